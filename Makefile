@@ -1,0 +1,50 @@
+# Every target prepares what it needs: nothing has to be installed by hand.
+#   make demo    the story in under a minute
+#   make test    check, then the tests (what CI runs)
+#   make check   style, format, types
+#   make crash   every kill point and every power cut (long; most of it wants root)
+#   make bench   ratios against peers on this machine
+#   make clean   back to what was cloned
+
+# Tests must see the installed package and start programs as a user would.
+# PYTHONDONTWRITEBYTECODE makes each start two to three times slower.
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
+
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+JOBS ?= 2
+BENCHMARKS ?= $(filter-out benchmarks/_%,$(sort $(wildcard benchmarks/*.py)))
+OFTEN := not crash_full and not bench
+
+.PHONY: demo test check bench crash clean venv
+.NOTPARALLEL:
+
+demo: venv
+	@$(BIN)/holdfast demo
+
+test: check
+	@scripts/system-packages strace rsync || true
+	$(PYTEST) -n $(JOBS) -m "$(OFTEN) and not serial"
+	@# 5: no test is marked serial.
+	$(PYTEST) -m "$(OFTEN) and serial" || [ $$? -eq 5 ]
+
+check: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src
+
+crash: venv
+	@scripts/system-packages strace xfsprogs btrfs-progs fuse3 || true
+	$(PYTEST) -m "crash or crash_full"
+
+bench: venv
+	@test -n "$(BENCHMARKS)" || { echo "there is nothing in benchmarks/" >&2; exit 1; }
+	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script"; done
+
+clean:
+	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.*
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Decides by itself whether there is anything to do (a few milliseconds when there is not).
+venv:
+	@scripts/bootstrap

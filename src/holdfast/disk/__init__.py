@@ -1,0 +1,1 @@
+"""The kernel, spoken to carefully: atomic replace, sync, locks, confined opens."""

@@ -1,0 +1,144 @@
+"""Every system call that touches the user's files or our state goes through one small object.
+
+Why: a test can then fail, kill or count the N-th call (`holdfast.testing.FaultyCalls`),
+and a reader can see all there is.
+The attributes are the plain functions of `os` where Python has them, so the indirection costs nothing.
+
+`point(name)` marks a place with a name; it does nothing here and stops the world in a test.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+
+RESOLVE_NO_XDEV = 0x01
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_NO_SYMLINKS = 0x04
+RESOLVE_BENEATH = 0x08
+CONFINED = RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH
+
+_RENAME_NOREPLACE = 1
+_RENAME_EXCHANGE = 2
+_SYS_OPENAT2 = 437  # the same number on every architecture
+_SYNC_FILE_RANGE_WRITE_AND_WAIT = 1 | 2 | 4
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def _function(name: str, *argtypes: object) -> Callable[..., int] | None:
+    function = getattr(_libc, name, None)
+    if function is None:
+        return None
+    function.argtypes = argtypes
+    function.restype = ctypes.c_int
+    return function  # type: ignore[no-any-return]
+
+
+_renameat2 = _function("renameat2", ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+_syncfs = _function("syncfs", ctypes.c_int)
+_sync_file_range = _function("sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+_syscall = _libc.syscall
+_syscall.restype = ctypes.c_long
+
+
+def _raise(path: str | bytes) -> None:
+    number = ctypes.get_errno()
+    raise OSError(number, os.strerror(number), os.fsdecode(path))
+
+
+def _rename2(old: str, old_dir: int, new: str, new_dir: int, flags: int) -> None:
+    if _renameat2 is None:
+        raise OSError(38, "renameat2 is not available on this system")
+    if _renameat2(old_dir, old.encode("utf-8", "surrogateescape"), new_dir,
+                  new.encode("utf-8", "surrogateescape"), flags):  # fmt: skip
+        _raise(new)
+
+
+class Calls:
+    """The real kernel."""
+
+    open = staticmethod(os.open)
+    close = staticmethod(os.close)
+    read = staticmethod(os.read)
+    write = staticmethod(os.write)
+    pread = staticmethod(os.pread)
+    pwrite = staticmethod(os.pwrite)
+    stat = staticmethod(os.stat)
+    fstat = staticmethod(os.fstat)
+    mkdir = staticmethod(os.mkdir)
+    rmdir = staticmethod(os.rmdir)
+    unlink = staticmethod(os.unlink)
+    rename = staticmethod(os.rename)
+    symlink = staticmethod(os.symlink)
+    readlink = staticmethod(os.readlink)
+    chmod = staticmethod(os.chmod)
+    fchmod = staticmethod(os.fchmod)
+    fchown = staticmethod(os.fchown)
+    chown = staticmethod(os.chown)
+    utime = staticmethod(os.utime)
+    fsync = staticmethod(os.fsync)
+    fdatasync = staticmethod(os.fdatasync)
+    listxattr = staticmethod(os.listxattr)
+    getxattr = staticmethod(os.getxattr)
+    setxattr = staticmethod(os.setxattr)
+    sendfile = staticmethod(os.copy_file_range)
+    lseek = staticmethod(os.lseek)
+    truncate = staticmethod(os.ftruncate)
+
+    @staticmethod
+    def names(directory: int) -> list[str]:
+        """The names in a directory, in no order."""
+        return os.listdir(directory)
+
+    @staticmethod
+    def exchange(name: str, directory: int, other: str, other_directory: int) -> None:
+        """Swap two names in one atomic step; both must exist."""
+        _rename2(name, directory, other, other_directory, _RENAME_EXCHANGE)
+
+    @staticmethod
+    def move(name: str, directory: int, new: str, new_directory: int) -> None:
+        """Rename without ever replacing anything."""
+        _rename2(name, directory, new, new_directory, _RENAME_NOREPLACE)
+
+    @staticmethod
+    def open_beneath(path: str, flags: int, root: int) -> int:
+        """Open a path that cannot leave `root`: no symlink, no '..', no other file system."""
+        how = _OpenHow(flags | os.O_CLOEXEC, 0, CONFINED)
+        raw = path.encode("utf-8", "surrogateescape") or b"."
+        while True:
+            fd = _syscall(_SYS_OPENAT2, root, raw, ctypes.byref(how), ctypes.sizeof(how))
+            if fd >= 0:
+                return int(fd)
+            # EAGAIN: a rename raced with the resolution; the kernel asks to try again.
+            if ctypes.get_errno() not in (11, 4):
+                _raise(path)
+
+    @staticmethod
+    def sync_file_system(fd: int) -> None:
+        """Everything written to this file system so far becomes durable."""
+        if _syncfs is None:
+            raise OSError(38, "syncfs is not available on this system")
+        if _syncfs(fd):
+            _raise("(file system)")
+
+    @staticmethod
+    def start_write_back(fd: int) -> None:
+        """Send a file's pages to the device without waiting for the file system's journal.
+
+        Only a head start: the fsync that follows is what makes them durable.
+        """
+        if _sync_file_range is not None:
+            _sync_file_range(fd, 0, 0, _SYNC_FILE_RANGE_WRITE_AND_WAIT)
+
+    @staticmethod
+    def point(name: str) -> None:
+        """A named place where a test may stop the world."""
+
+
+CALLS = Calls()

@@ -1,0 +1,58 @@
+"""Directories that cannot be escaped: every path is resolved by the kernel beneath one root.
+
+Invariants
+  D1  A descriptor handed out here was opened beneath the root without following any symlink,
+      magic link or mount point (openat2 refuses them, races included).
+  D2  At most `CACHE` descriptors are open; the two used last are never the ones closed.
+
+Descriptors are borrowed: use them at once, never keep or close them.
+"""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+
+from holdfast.disk.calls import CALLS, Calls
+
+CACHE = 64
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
+
+
+class Root:
+    """One directory and everything beneath it on the same file system."""
+
+    def __init__(self, path: str, calls: Calls = CALLS) -> None:
+        self.path = os.path.abspath(path)
+        self.calls = calls
+        self.fd = calls.open(self.path, _DIRECTORY | os.O_CLOEXEC)
+        self._open: dict[str, int] = {}
+
+    def directory(self, path: str) -> int:
+        """A descriptor of the directory at `path`; the empty path is the root itself."""
+        if not path:
+            return self.fd
+        fd = self._open.pop(path, None)
+        if fd is None:
+            fd = self.calls.open_beneath(path, _DIRECTORY, self.fd)
+            if len(self._open) >= CACHE:
+                self.calls.close(self._open.pop(next(iter(self._open))))
+        self._open[path] = fd
+        return fd
+
+    def forget(self) -> None:
+        """Close what is cached, so that the next look resolves the path anew."""
+        while self._open:
+            self.calls.close(self._open.popitem()[1])
+
+    def close(self) -> None:
+        self.forget()
+        if self.fd >= 0:
+            self.calls.close(self.fd)
+            self.fd = -1
+
+    def __enter__(self) -> Root:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,62 @@
+"""One process at a time in a workspace.
+
+The lock is the kernel's (`flock`): it vanishes with its holder, so no lock is ever stale.
+The text inside only tells a waiting person who holds it.
+
+Deliberately absent: lock files judged by age or pid; they are wrong after a crash or a reboot.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from types import TracebackType
+
+from holdfast.disk.calls import CALLS, Calls
+from holdfast.errors import Locked
+
+_POLL_SECONDS = 0.02
+
+
+class Lock:
+    """Use as a context manager; raises Locked when `wait` seconds pass in vain."""
+
+    def __init__(self, path: str, *, wait: float = 0.0, calls: Calls = CALLS) -> None:
+        self._path = path
+        self._wait = wait
+        self._calls = calls
+        self._fd = -1
+
+    def __enter__(self) -> Lock:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = self._calls.open(self._path, flags, 0o600)
+        try:
+            self._acquire()
+        except BaseException:
+            self._calls.close(self._fd)
+            self._fd = -1
+            raise
+        self._calls.pwrite(self._fd, _holder().ljust(120).encode("ascii") + b"\n", 0)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._fd >= 0:
+            self._calls.close(self._fd)
+            self._fd = -1
+
+    def _acquire(self) -> None:
+        deadline = time.monotonic() + self._wait
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    who = self._calls.pread(self._fd, 120, 0).decode("ascii", "replace").strip()
+                    raise Locked(f"another holdfast is at work in this workspace ({who or 'unknown process'})") from None
+                time.sleep(_POLL_SECONDS)
+
+
+def _holder() -> str:
+    return f"pid {os.getpid()}, since {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC"

@@ -1,0 +1,126 @@
+"""Carry out one change set: prepare, apply, verify, health, then commit or roll back.
+
+The status is advanced before each phase begins, and each terminal status is entered only when it is true:
+ABORTED before anything moved, ROLLED_BACK after the rollback was measured, COMPLETED after the commit sector.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from holdfast.errors import Conflict, HoldfastError, NeedsHuman, VerificationFailed
+from holdfast.model.changeset import ChangeSet
+from holdfast.model.execution import Divergence, Execution, Receipt, Status, advanced
+from holdfast.model.image import Seen
+from holdfast.workspace.flip import Diverged
+from holdfast.workspace.staging import Source
+from holdfast.workspace.transaction import Transaction
+
+HealthChecks = Callable[[], tuple[Receipt, ...]]
+
+
+class CarryOut:
+    """One execution on its way; `execution` is true at every moment, `failure` is what to raise at the end."""
+
+    def __init__(self, transaction: Transaction, execution: Execution) -> None:
+        self._transaction = transaction
+        self.execution = advanced(execution, "PENDING", time.time_ns())
+        self.failure: HoldfastError | None = None
+
+    def run(
+        self,
+        change_set: ChangeSet,
+        seen: Mapping[str, Seen],
+        sources: Mapping[str, Source],
+        health: HealthChecks,
+    ) -> Execution:
+        """To a terminal status; never raises a HoldfastError, but keeps it in `failure`."""
+        try:
+            self._advance("VALIDATING")
+            self._advance("BACKING_UP")
+            self._transaction.prepare(change_set, seen, sources)
+            self._advance("APPLYING")
+            self._transaction.apply()
+            self._advance("VERIFYING")
+            self._transaction.verify()
+            self._advance("HEALTH_CHECKING")
+            self._check_health(health)
+            self._transaction.commit()
+        except HoldfastError as error:
+            self._fail(error)
+        except OSError as error:
+            self._fail_on(error)
+        except BaseException:
+            # Ctrl-C and the like: leave no half-applied tree behind, then let it through.
+            self._take_back()
+            raise
+        else:
+            self._advance("COMPLETED")
+        return self.execution
+
+    def abort(self) -> None:
+        """Nothing was even prepared."""
+        self._advance("ABORTED")
+
+    def _advance(self, status: Status) -> None:
+        self.execution = advanced(self.execution, status, time.time_ns())
+
+    def _check_health(self, health: HealthChecks) -> None:
+        receipts = health()
+        self.execution = replace(self.execution, receipts=(*self.execution.receipts, *receipts))
+        failed = [receipt for receipt in receipts if not receipt.passed]
+        if failed:
+            raise VerificationFailed("; ".join(receipt.detail for receipt in failed))
+        if receipts:
+            # Health may take long; what was verified before must still stand when it is committed.
+            self._transaction.verify()
+
+    def _fail(self, error: HoldfastError) -> None:
+        self.execution = replace(self.execution, errors=(*self.execution.errors, error.message))
+        if isinstance(error, Diverged):
+            seen = Divergence(error.path, error.detail)
+            self.execution = replace(self.execution, divergence=(*self.execution.divergence, seen))
+        self.failure = error
+        self._take_back()
+        self._conclude(error)
+
+    def _fail_on(self, error: OSError) -> None:
+        """Only the commit sector can fail this way: everything earlier is rolled back and reported by the transaction."""
+        self.execution = replace(self.execution, errors=(*self.execution.errors, str(error)))
+        if self._transaction.state == "ABORTED":
+            self.failure = VerificationFailed(f"{error}; everything was rolled back")
+            self._conclude(self.failure)
+            return
+        self.failure = NeedsHuman(
+            f"the commit could not be confirmed: {error}",
+            hint="The outcome is in doubt until the next verb, which decides it from the disk.",
+            changed=True,
+        )
+        self._advance("FAILED")
+
+    def _take_back(self) -> None:
+        if self._transaction.state not in ("PREPARED", "APPLIED", "VERIFIED"):
+            return
+        try:
+            outcome = self._transaction.roll_back()
+        except OSError as error:
+            self.failure = NeedsHuman(f"rolling back could not finish: {error}", changed=True)
+            return
+        if outcome.divergence:
+            self.execution = replace(self.execution, divergence=(*self.execution.divergence, *outcome.divergence))
+            self.failure = NeedsHuman("some files were changed by somebody else and were left alone", changed=True)
+
+    def _conclude(self, error: HoldfastError) -> None:
+        state = self._transaction.state
+        if state == "OPEN" or (state == "ABORTED" and self.execution.status in ("VALIDATING", "BACKING_UP")):
+            self._advance("ABORTED")
+        elif state == "ABORTED":
+            # The rollback measured every touched path against its old image before the head said ABORTED.
+            self.execution = replace(self.execution, after_digest=self.execution.before_digest)
+            self._advance("ROLLED_BACK")
+        elif isinstance(error, Conflict) or self.execution.divergence:
+            self._advance("PARTIAL")
+        else:
+            self._advance("FAILED")

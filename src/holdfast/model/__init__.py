@@ -1,0 +1,1 @@
+"""Nouns: frozen, typed, without input or output, standard library only."""

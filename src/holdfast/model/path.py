@@ -1,0 +1,97 @@
+"""Workspace paths: relative, plain, and never into Holdfast's or git's own state.
+
+A path is a `str` with `/` between names; bytes that are not UTF-8 are surrogate escapes.
+The kernel enforces confinement again at every open (see `disk.confined`);
+this is the first line, so that a person gets a sentence instead of an errno.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from holdfast.errors import InvalidPath
+
+MAX_NAME_BYTES = 255
+MAX_PATH_BYTES = 4000
+STATE_DIRECTORY = ".holdfast"
+
+_PROTECTED = {STATE_DIRECTORY, ".git"}
+# Code points that some file systems drop when they compare names.
+_IGNORABLE = dict.fromkeys([0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0x2060, 0xFEFF, 0xAD, *range(0x202A, 0x202F)])
+
+
+def checked_path(text: str) -> str:
+    """The path without a trailing slash, or InvalidPath."""
+    if not text:
+        raise InvalidPath("the path is empty")
+    if "\0" in text:
+        raise InvalidPath(f"{printable(text)}: the path contains a NUL byte")
+    if text.startswith("/"):
+        raise InvalidPath(f"{printable(text)}: absolute paths are not allowed")
+    path = text.rstrip("/")
+    if _byte_length(path) > MAX_PATH_BYTES:
+        raise InvalidPath(f"{printable(path[:60])}…: the path is longer than {MAX_PATH_BYTES} bytes")
+    for name in path.split("/"):
+        _check_name(name, path)
+    return path
+
+
+def is_protected(path: str) -> bool:
+    """True for `.holdfast`, `.git` and everything inside them, also under another spelling."""
+    return any(_folded(name) in _PROTECTED for name in path.split("/"))
+
+
+def parent_of(path: str) -> str:
+    """The directory a path is in; the empty string is the workspace itself."""
+    return path.rpartition("/")[0]
+
+
+def ancestors_of(path: str) -> list[str]:
+    """All directories above a path inside the workspace, outermost first, without the root."""
+    names = path.split("/")[:-1]
+    return ["/".join(names[: n + 1]) for n in range(len(names))]
+
+
+def printable(text: str) -> str:
+    """A name as it may be shown to a person who must decide: nothing hidden, nothing that moves the cursor."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(ch if _is_plain(ch) else _escaped(ch) for ch in text)
+
+
+def _check_name(name: str, path: str) -> None:
+    if name in ("", ".", ".."):
+        shown = name or "an empty name"
+        raise InvalidPath(f"{printable(path)}: {shown} is not allowed in a path")
+    if _byte_length(name) > MAX_NAME_BYTES:
+        raise InvalidPath(f"{printable(name[:60])}…: the name is longer than {MAX_NAME_BYTES} bytes")
+    if _folded(name) in _PROTECTED:
+        raise InvalidPath(f"{printable(path)}: {printable(name)} is protected")
+
+
+def _byte_length(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    try:
+        return len(text.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        raise InvalidPath(f"{printable(text)}: the path is not valid text") from None
+
+
+def _folded(name: str) -> str:
+    """The spelling a case-insensitive or normalising file system would compare."""
+    if name.isascii():
+        return name.lower().rstrip(". ")
+    return unicodedata.normalize("NFKC", name.translate(_IGNORABLE)).casefold().rstrip(". ")
+
+
+def _is_plain(ch: str) -> bool:
+    # Bidi controls, zero-width and control characters fall under C*; line separators under Zl, Zp.
+    return ch.isprintable() and unicodedata.category(ch)[0] not in "C" and unicodedata.category(ch) not in ("Zl", "Zp")
+
+
+def _escaped(ch: str) -> str:
+    code = ord(ch)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,0 +1,1 @@
+"""Other people's processes: started in one place, bounded, and gone when we are done with them."""

@@ -1,0 +1,1 @@
+"""Close an execution: ledger, undo material, records."""

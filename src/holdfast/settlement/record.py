@@ -1,0 +1,157 @@
+"""Settle a finished transaction: ledger first, then its folder, then the tables.
+
+    COMMITTED ─▶ ledger entry ─▶ folder to kept/ ─▶ row
+    ABORTED   ─▶ ledger entry ─▶ folder removed  ─▶ row
+
+Each step can be repeated: a crash between any two is finished by the next verb with the same outcome.
+The ledger entry is found by the execution's id, so it is written once.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from holdfast.model.canonical import Json
+from holdfast.model.execution import RESULT_WORDS, Execution
+from holdfast.store.chain import Entry
+from holdfast.store.database import Records, Row
+from holdfast.store.ledger import Ledger
+from holdfast.workspace.site import Site
+from holdfast.workspace.transaction import keep, remove_stage
+
+KIND = "execution"
+
+
+class Closing(NamedTuple):
+    """What is to be settled. `header` is the journal's, `execution` is absent when a crash took it."""
+
+    txn: str
+    committed: bool
+    header: Mapping[str, Json]
+    root: str
+    operations: int
+    keep_material: bool
+    execution: Execution | None
+
+
+def settle(site: Site, ledger: Ledger, records: Records, closing: Closing) -> Entry:
+    """Finish it; safe to repeat."""
+    entry = None if closing.execution is not None else ledger.find(KIND, closing.txn)
+    if entry is None:
+        entry = ledger.append(KIND, _body(closing), time.time_ns())
+    site.calls.point("in-ledger")
+    if closing.committed or closing.keep_material:
+        keep(site, closing.txn)
+    else:
+        remove_stage(site, closing.txn)
+    site.calls.point("put-away")
+    project(records, entry, closing.execution)
+    return entry
+
+
+def catch_up(ledger: Ledger, records: Records) -> int:
+    """Project ledger entries that the tables lost; the number of them."""
+    head = ledger.head()
+    known = records.projected
+    if head is None or head.seq <= known:
+        return 0
+    missing = []
+    for entry in ledger.entries(reverse=True):
+        if entry.seq <= known:
+            break
+        missing.append(entry)
+    for entry in reversed(missing):
+        if entry.kind == KIND:
+            project(records, entry, None)
+        else:
+            records.mark_projected(entry.seq)
+    return len(missing)
+
+
+def project(records: Records, entry: Entry, execution: Execution | None) -> None:
+    """One ledger entry as a row."""
+    body = entry.body
+    committed = body["status"] == "COMPLETED"
+    row = Row(
+        id=str(body["execution_id"]),
+        plan_id=str(body["plan_id"]),
+        plan_digest=str(body["plan_digest"]),
+        intent=str(body["intent"]),
+        status=str(body["status"]),
+        at_ns=entry.at_ns,
+        changes=_int(body["changes"]),
+        live=committed,
+        kept=committed,
+        summary=body,
+    )
+    document = json.dumps(execution_document(execution, body)) if execution is not None else None
+    off, on = (_ids(body["undoes"]), _ids(body["revives"])) if committed else ([], [])
+    records.save_execution(row, document, entry.seq, off=off, on=on)
+
+
+def execution_document(execution: Execution, body: Mapping[str, Json]) -> dict[str, object]:
+    """The execution result in the words other tools read (features.md, appendix)."""
+    return {
+        "id": execution.id,
+        "result_id": execution.id,
+        "status": RESULT_WORDS.get(execution.status, execution.status),
+        "state": execution.status,
+        "intent": execution.intent,
+        "plan_id": execution.plan_id,
+        "plan_digest": execution.plan_digest,
+        "change_set_digest": execution.change_set_digest,
+        "base_digest": execution.base_digest,
+        "user_approved": bool(execution.approved_by),
+        "approved_by": execution.approved_by,
+        "approved_at_ns": execution.approved_at_ns,
+        "changes": execution.changes,
+        "steps_executed": len(execution.steps),
+        "steps_succeeded": sum(step.success for step in execution.steps),
+        "steps_failed": sum(not step.success for step in execution.steps),
+        "steps": [
+            {**step._asdict(), "duration_ms": (step.completed_ns - step.started_ns) // 1_000_000}
+            for step in execution.steps
+        ],
+        "receipts": [receipt._asdict() for receipt in execution.receipts],
+        "duration_ms": execution.duration_ms,
+        "history": [moment._asdict() for moment in execution.history],
+        "snapshot_before": execution.before_digest,
+        "snapshot_after": execution.after_digest,
+        "divergence_detected": bool(execution.divergence),
+        "divergence": [item._asdict() for item in execution.divergence],
+        "abort_reason": execution.errors[0] if execution.errors else "",
+        "errors": list(execution.errors),
+        "undoes": body["undoes"],
+        "revives": body["revives"],
+        "log_root": body["root"],
+    }
+
+
+def _body(closing: Closing) -> dict[str, Json]:
+    header = closing.header
+    if closing.execution is not None:
+        status = str(closing.execution.status)
+        errors: list[Json] = list(closing.execution.errors)
+    else:
+        status = "COMPLETED" if closing.committed else "PARTIAL" if closing.keep_material else "ROLLED_BACK"
+        errors = [] if closing.committed else ["the process ended before it was finished; recovery rolled it back"]
+    names = ("plan_id", "plan_digest", "change_set", "base", "intent", "approved_by", "undoes", "revives")
+    return {
+        **{name: header[name] for name in names},
+        "execution_id": closing.txn,
+        "status": status,
+        "root": closing.root,
+        "changes": closing.operations,
+        "errors": errors,
+    }
+
+
+def _ids(value: Json) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else []
+
+
+def _int(value: Json) -> int:
+    return value if isinstance(value, int) else 0

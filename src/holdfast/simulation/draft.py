@@ -1,0 +1,198 @@
+"""The draft: the workspace as it will be, kept in memory over the workspace as it is.
+
+Invariants
+  F1  The workspace is only read. Whatever was looked at is remembered with its stamp,
+      so that the transaction can tell later whether it is still the same.
+  F2  No path is ever resolved through a symbolic link, neither one on disk nor one the plan itself makes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from holdfast.errors import Blocked
+from holdfast.model.changeset import Change, ChangeSet, Observation, change_set
+from holdfast.model.image import Image, Seen
+from holdfast.model.path import ancestors_of, is_protected, parent_of, printable
+from holdfast.workspace.observe import observe
+from holdfast.workspace.site import Site
+from holdfast.workspace.staging import CopyOf, Source
+
+NEW_DIRECTORY_MODE = 0o755
+_ABSENT = (errno.ENOENT, errno.ENOTDIR)
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class Node(NamedTuple):
+    """A future object. `came_from` is the path in the workspace whose bytes these are, when no step wrote new ones."""
+
+    image: Image
+    source: Source | None = None
+    came_from: str | None = None
+
+
+class Draft:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._future: dict[str, Node | None] = {}
+        self._seen: dict[str, Seen | None] = {}
+        self._children: dict[str, set[str]] = {}
+        self._reads: set[str] = set()
+        self._directories: set[str] = {""}
+
+    @property
+    def seen(self) -> dict[str, Seen]:
+        return {path: seen for path, seen in self._seen.items() if seen is not None}
+
+    def get(self, path: str) -> Node | None:
+        """What stands at a path in the draft."""
+        if path in self._future:
+            return self._future[path]
+        self._require_plain_ancestors(path)
+        seen = self._look(path)
+        return None if seen is None else Node(seen.image, came_from=path)
+
+    def put(self, path: str, node: Node) -> None:
+        """Place an object; missing parents are created."""
+        self._make_parents(path)
+        self._plan(path, node)
+
+    def remove(self, path: str) -> None:
+        self._plan(path, None)
+
+    def note_read(self, path: str) -> None:
+        """The plan relies on this path although it does not change it."""
+        if self._seen.get(path) is not None and path not in self._future:
+            self._reads.add(path)
+
+    def inside(self, path: str) -> Iterator[str]:
+        """Everything below a directory in the draft, parents first."""
+        waiting = [path]
+        while waiting:
+            directory = waiting.pop()
+            for name in self._names(directory):
+                child = f"{directory}/{name}"
+                if is_protected(child):
+                    raise Blocked(f"{printable(directory)} contains {printable(name)}, which is protected")
+                yield child
+                node = self.get(child)
+                if node is not None and node.image.kind == "directory":
+                    waiting.append(child)
+
+    def owner_below(self, path: str) -> tuple[int, int]:
+        """Owner of a new object: this user, and the parent's group where the parent passes it on."""
+        parent = self.get(parent_of(path)) if parent_of(path) else None
+        if parent is not None and parent.image.mode & 0o2000:
+            return os.geteuid(), parent.image.gid
+        if not parent_of(path):
+            found = self._site.calls.fstat(self._site.workspace.fd)
+            if found.st_mode & 0o2000:
+                return os.geteuid(), found.st_gid
+        return os.geteuid(), os.getegid()
+
+    def difference(self) -> ChangeSet:
+        """The exact difference between the workspace and the draft."""
+        changes = [change for path, node in self._future.items() if (change := self._change(path, node)) is not None]
+        touched = {change.path for change in changes}
+        reads = [Observation(path, seen.image) for path in self._reads - touched if (seen := self._seen[path])]
+        return change_set(changes, reads)
+
+    def sources(self) -> dict[str, Source]:
+        """Where the bytes of each new file come from."""
+        found: dict[str, Source] = {}
+        for path, node in self._future.items():
+            if node is None or node.image.kind != "file":
+                continue
+            if node.source is not None:
+                found[path] = node.source
+            elif node.came_from is not None and node.came_from != path:
+                found[path] = self._copy_of(node.came_from)
+        return found
+
+    def _change(self, path: str, node: Node | None) -> Change | None:
+        seen = self._seen.get(path) if path in self._seen else self._look(path)
+        pre = seen.image if seen is not None else None
+        post = node.image if node is not None else None
+        if pre == post:
+            return None
+        return Change(path, pre, post, self._origin(path, node) if pre is None else None)
+
+    def _origin(self, path: str, node: Node | None) -> str | None:
+        """The removed path whose very inode can simply be renamed here."""
+        if node is None or node.source is not None or node.came_from in (None, path) or node.image.kind == "directory":
+            return None
+        old = self._seen.get(node.came_from or "")
+        gone = node.came_from in self._future and self._future[node.came_from or ""] is None
+        return node.came_from if gone and old is not None and old.image == node.image else None
+
+    def _copy_of(self, path: str) -> CopyOf:
+        root = self._site.workspace
+        return CopyOf(lambda: root.calls.open_beneath(path, _READ, root.fd))
+
+    def _look(self, path: str) -> Seen | None:
+        if path in self._seen:
+            return self._seen[path]
+        parent = parent_of(path)
+        try:
+            directory = self._site.workspace.directory(parent)
+            seen = observe(self._site.calls, directory, path[len(parent) + 1 if parent else 0 :])
+        except OSError as error:
+            _refuse_unless_absent(path, error)
+            seen = None
+        self._seen[path] = seen
+        return seen
+
+    def _require_plain_ancestors(self, path: str) -> None:
+        """F2, for what the plan itself made; the kernel refuses what is on disk."""
+        parent = parent_of(path)
+        if parent in self._directories:
+            return
+        for ancestor in ancestors_of(path):
+            node = self._future.get(ancestor)
+            if node is not None and node.image.kind != "directory":
+                raise Blocked(f"{printable(path)} would go through {printable(ancestor)}, which is not a directory")
+        if not self._future.keys() & set(ancestors_of(path)):
+            self._directories.add(parent)
+
+    def _make_parents(self, path: str) -> None:
+        parent = parent_of(path)
+        if not parent or (parent in self._directories and parent not in self._future and self._seen.get(path)):
+            return
+        node = self.get(parent)
+        if node is None:
+            uid, gid = self.owner_below(parent)
+            self.put(parent, Node(Image("directory", NEW_DIRECTORY_MODE, uid, gid)))
+        elif node.image.kind != "directory":
+            raise Blocked(f"{printable(path)} would go through {printable(parent)}, which is not a directory")
+
+    def _names(self, path: str) -> list[str]:
+        names: set[str] = set()
+        if self._seen.get(path) is not None or path not in self._future:
+            try:
+                names.update(self._site.calls.names(self._site.workspace.directory(path)))
+            except OSError as error:
+                _refuse_unless_absent(path, error)
+        for name in self._children.get(path, ()):
+            if self._future[f"{path}/{name}"] is None:
+                names.discard(name)
+            else:
+                names.add(name)
+        return sorted(names)
+
+    def _plan(self, path: str, node: Node | None) -> None:
+        parent, _, name = path.rpartition("/")
+        self._children.setdefault(parent, set()).add(name)
+        self._future[path] = node
+
+
+def _refuse_unless_absent(path: str, error: OSError) -> None:
+    if error.errno in _ABSENT:
+        return
+    if error.errno == errno.ELOOP:
+        raise Blocked(f"{printable(path)} goes through a symbolic link; Holdfast follows none") from error
+    if error.errno == errno.EXDEV:
+        raise Blocked(f"{printable(path)} is on another file system than the workspace") from error
+    raise Blocked(f"{printable(path)} cannot be read: {os.strerror(error.errno or 0)}") from error

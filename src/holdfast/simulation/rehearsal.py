@@ -1,0 +1,248 @@
+"""Rehearse a plan: every step in order over a draft, each precondition met or the whole plan blocked.
+
+No step is skipped, combined, reordered or added; the reports are one a step, in the plan's order.
+The outcome is a change set with everything the transaction needs to carry it out, and nothing has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from typing import NamedTuple, assert_never
+
+from blake3 import blake3
+
+from holdfast.errors import Blocked
+from holdfast.model.changeset import ChangeSet
+from holdfast.model.image import Image, Seen
+from holdfast.model.path import ancestors_of, printable
+from holdfast.model.plan import (
+    Chmod,
+    Content,
+    Create,
+    Delete,
+    FromFile,
+    Inline,
+    Move,
+    Plan,
+    Read,
+    Step,
+    Symlink,
+    Update,
+    Write,
+    step_id,
+)
+from holdfast.simulation.draft import NEW_DIRECTORY_MODE, Draft, Node
+from holdfast.workspace.site import Site
+from holdfast.workspace.staging import Bytes, CopyOf, Source
+
+NEW_FILE_MODE = 0o644
+_SET_ID = 0o6000
+_CAPABILITY = "security.capability"
+_CHUNK = 1 << 20
+_PROGRESS_EVERY = 256
+
+
+class StepReport(NamedTuple):
+    """What the rehearsal of one step found."""
+
+    step_id: str
+    operation: str
+    target: str
+    precondition_met: bool
+    detail: str
+    started_ns: int
+    completed_ns: int
+
+
+class Rehearsal(NamedTuple):
+    plan: Plan
+    change_set: ChangeSet
+    seen: dict[str, Seen]
+    sources: dict[str, Source]
+    steps: tuple[StepReport, ...]
+
+
+def rehearse(site: Site, plan: Plan, progress: Callable[[str, int, int], None] | None = None) -> Rehearsal:
+    """The rehearsal, or Blocked naming every step that cannot be done (the first one, unless the plan continues)."""
+    site.workspace.forget()
+    draft = Draft(site)
+    reports: list[StepReport] = []
+    for number, step in enumerate(plan.steps):
+        report = _report(draft, number, step)
+        reports.append(report)
+        if not report.precondition_met and plan.on_failure != "continue":
+            break
+        if progress is not None and not number % _PROGRESS_EVERY:
+            progress("rehearse", number, len(plan.steps))
+    failed = [report for report in reports if not report.precondition_met]
+    if failed:
+        lines = "\n".join(f"{report.step_id} ({report.operation}): {report.detail}" for report in failed)
+        raise Blocked(lines, hint="Nothing was changed. Correct the plan, or the workspace, and try again.")
+    return Rehearsal(plan, draft.difference(), draft.seen, draft.sources(), tuple(reports))
+
+
+def _report(draft: Draft, number: int, step: Step) -> StepReport:
+    started = time.time_ns()
+    try:
+        detail, met = _perform(draft, step), True
+    except Blocked as error:
+        detail, met = error.message, False
+    return StepReport(step_id(number), step.action, step.path, met, detail, started, time.time_ns())
+
+
+def _perform(draft: Draft, step: Step) -> str:
+    match step:
+        case Write():
+            return _write(draft, step.path, step.content, step.mode)
+        case Update():
+            return _update(draft, step)
+        case Create():
+            return _create(draft, step)
+        case Delete():
+            return _delete(draft, step)
+        case Move():
+            return _move(draft, step)
+        case Chmod():
+            return _chmod(draft, step)
+        case Symlink():
+            return _symlink(draft, step)
+        case Read():
+            return _read(draft, step)
+    assert_never(step)
+
+
+def _write(draft: Draft, path: str, content: Content, mode: int | None) -> str:
+    there = draft.get(path)
+    if there is not None and there.image.kind != "file":
+        raise Blocked(f"{printable(path)} is a {there.image.kind}, not a file")
+    digest, size, source = _content(content)
+    if there is None:
+        uid, gid = draft.owner_below(path)
+        image = Image("file", NEW_FILE_MODE if mode is None else mode, uid, gid, size, digest)
+    else:
+        _refuse_privileged(path, there.image)
+        image = there.image._replace(size=size, digest=digest, mode=there.image.mode if mode is None else mode)
+    if there is not None and image.digest == there.image.digest:
+        draft.put(path, there._replace(image=image))
+    else:
+        draft.put(path, Node(image, source))
+    return "replaces the file" if there is not None else "creates the file"
+
+
+def _update(draft: Draft, step: Update) -> str:
+    there = draft.get(step.path)
+    if there is None or there.image.kind != "file":
+        raise Blocked(f"{printable(step.path)} is not there to be updated")
+    if there.image.size != len(step.old) or blake3(step.old).hexdigest() != there.image.digest:
+        raise Blocked(f"{printable(step.path)} does not hold the old content that the plan expects")
+    return _write(draft, step.path, step.content, step.mode)
+
+
+def _create(draft: Draft, step: Create) -> str:
+    if draft.get(step.path) is not None:
+        raise Blocked(f"{printable(step.path)} exists already")
+    uid, gid = draft.owner_below(step.path)
+    if step.directory:
+        mode = NEW_DIRECTORY_MODE if step.mode is None else step.mode
+        draft.put(step.path, Node(Image("directory", mode, uid, gid)))
+        return "creates the directory"
+    mode = NEW_FILE_MODE if step.mode is None else step.mode
+    draft.put(step.path, Node(Image("file", mode, uid, gid, 0, blake3(b"").hexdigest()), Bytes(b"")))
+    return "creates the empty file"
+
+
+def _delete(draft: Draft, step: Delete) -> str:
+    there = _existing(draft, step.path)
+    if there.image.kind != "directory":
+        draft.remove(step.path)
+        return f"removes the {there.image.kind}"
+    inside = list(draft.inside(step.path))
+    if not step.recursive:
+        raise Blocked(f"{printable(step.path)} is a directory with {len(inside)} entries; deleting it needs recursive: true")
+    for path in (step.path, *inside):
+        draft.remove(path)
+    return f"removes the directory and {len(inside)} entries in it"
+
+
+def _move(draft: Draft, step: Move) -> str:
+    there = _existing(draft, step.path)
+    if draft.get(step.to) is not None:
+        raise Blocked(f"{printable(step.to)} exists already")
+    if step.path in ancestors_of(step.to):
+        raise Blocked(f"{printable(step.path)} cannot be moved into itself")
+    inside = list(draft.inside(step.path)) if there.image.kind == "directory" else []
+    for path in (step.path, *inside):
+        node = draft.get(path)
+        assert node is not None
+        draft.put(step.to + path[len(step.path) :], node)
+    for path in (step.path, *inside):
+        draft.remove(path)
+    return f"moves it to {printable(step.to)}"
+
+
+def _chmod(draft: Draft, step: Chmod) -> str:
+    there = _existing(draft, step.path)
+    if there.image.kind == "symlink":
+        raise Blocked(f"{printable(step.path)} is a symbolic link; links have no mode")
+    _refuse_privileged(step.path, there.image)
+    draft.put(step.path, there._replace(image=there.image._replace(mode=step.mode)))
+    return f"changes the mode from {there.image.mode:04o} to {step.mode:04o}"
+
+
+def _symlink(draft: Draft, step: Symlink) -> str:
+    there = draft.get(step.path)
+    if there is not None and there.image.kind != "symlink":
+        raise Blocked(f"{printable(step.path)} is a {there.image.kind}, not a symbolic link")
+    if there is not None and there.image.target == step.target:
+        return "leaves the link as it is"
+    uid, gid = draft.owner_below(step.path)
+    draft.put(step.path, Node(Image("symlink", 0o777, uid, gid, target=step.target), Bytes(b"")))
+    return "points the link elsewhere" if there is not None else "creates the link"
+
+
+def _read(draft: Draft, step: Read) -> str:
+    there = _existing(draft, step.path)
+    draft.note_read(step.path)
+    return f"finds a {there.image.kind}"
+
+
+def _existing(draft: Draft, path: str) -> Node:
+    there = draft.get(path)
+    if there is None:
+        raise Blocked(f"{printable(path)} does not exist")
+    return there
+
+
+def _refuse_privileged(path: str, image: Image) -> None:
+    if image.mode & _SET_ID or any(name == _CAPABILITY for name, _ in image.xattrs):
+        raise Blocked(f"{printable(path)} runs with special rights (set-id or capability); Holdfast does not rewrite it")
+
+
+def _content(content: Content) -> tuple[str, int, Source]:
+    if isinstance(content, Inline):
+        return blake3(content.data).hexdigest(), len(content.data), Bytes(content.data)
+    return _file_content(content)
+
+
+def _file_content(content: FromFile) -> tuple[str, int, Source]:
+    def reopened() -> int:
+        return os.open(content.origin, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    ours, named, size = blake3(), hashlib.sha256(), 0
+    try:
+        fd = reopened()
+    except OSError as error:
+        raise Blocked(f"the content file {printable(content.origin)} cannot be read: {error.strerror}") from error
+    try:
+        while chunk := os.read(fd, _CHUNK):
+            ours.update(chunk)
+            named.update(chunk)
+            size += len(chunk)
+    finally:
+        os.close(fd)
+    if named.hexdigest() != content.sha256:
+        raise Blocked(f"the content file {printable(content.origin)} changed after the plan was read")
+    return ours.hexdigest(), size, CopyOf(reopened)

@@ -1,0 +1,1 @@
+"""Bytes that Holdfast owns: journal, blobs, ledger."""

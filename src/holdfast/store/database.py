@@ -1,0 +1,161 @@
+"""The database: executions and plans, for looking things up.
+
+The ledger and the journals are the truth; these tables are a projection of them.
+They are written without waiting for the disk (a process crash loses nothing, a power cut may lose the last rows);
+`Records.projected` says up to which ledger entry they go, and what is missing is projected again at the next verb.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from holdfast.errors import Tampering, UnknownId
+from holdfast.model.canonical import Json
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS plans(id TEXT PRIMARY KEY, digest TEXT NOT NULL, at_ns INTEGER NOT NULL, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS executions(
+  id TEXT PRIMARY KEY, plan_id TEXT NOT NULL, plan_digest TEXT NOT NULL, intent TEXT NOT NULL, status TEXT NOT NULL,
+  at_ns INTEGER NOT NULL, changes INTEGER NOT NULL, live INTEGER NOT NULL, kept INTEGER NOT NULL,
+  summary TEXT NOT NULL, document TEXT);
+CREATE INDEX IF NOT EXISTS executions_by_time ON executions(at_ns);
+CREATE INDEX IF NOT EXISTS executions_by_plan ON executions(plan_digest);
+"""
+VERSION = 1
+
+
+class Row(NamedTuple):
+    """An execution as the lists show it. `live`: its effect stands. `kept`: its old objects are still here."""
+
+    id: str
+    plan_id: str
+    plan_digest: str
+    intent: str
+    status: str
+    at_ns: int
+    changes: int
+    live: bool
+    kept: bool
+    summary: dict[str, Json]
+
+
+class Records:
+    def __init__(self, state: str, *, read_only: bool = False) -> None:
+        path = os.path.join(state, "holdfast.db")
+        self._db = sqlite3.connect(path, timeout=10, isolation_level=None)
+        try:
+            self._prepare(read_only)
+        except sqlite3.DatabaseError as error:
+            self._db.close()
+            raise Tampering(
+                f".holdfast/holdfast.db is damaged: {error}",
+                hint="It can be rebuilt: move it away and run 'holdfast recover'. Nothing else was changed.",
+            ) from error
+
+    def close(self) -> None:
+        self._db.close()
+
+    @property
+    def projected(self) -> int:
+        """The last ledger entry these tables know; 0 for none."""
+        row = self._db.execute("SELECT value FROM meta WHERE key='projected'").fetchone()
+        return int(row[0]) if row else 0
+
+    def save_plan(self, id: str, digest: str, at_ns: int, document: dict[str, object]) -> None:
+        self._db.execute("INSERT OR IGNORE INTO plans VALUES(?,?,?,?)", (id, digest, at_ns, json.dumps(document)))
+
+    def save_execution(self, row: Row, document: str | None, seq: int, *, off: list[str], on: list[str]) -> None:
+        """One transaction: the row, what it switched off and on again, and how far the ledger is projected."""
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute(
+                "INSERT INTO executions VALUES(?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET "
+                "status=excluded.status, live=excluded.live, kept=excluded.kept, summary=excluded.summary, "
+                "document=coalesce(excluded.document, document)",
+                (*row[:9], json.dumps(row.summary), document),
+            )
+            self._db.executemany("UPDATE executions SET live=0 WHERE id=?", [(id,) for id in off])
+            self._db.executemany("UPDATE executions SET live=1 WHERE id=?", [(id,) for id in on])
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES('projected',?)", (str(max(seq, self.projected)),))
+
+    def mark_projected(self, seq: int) -> None:
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES('projected',?)", (str(max(seq, self.projected)),))
+
+    def forget_material(self, ids: list[str]) -> None:
+        """After gc: these can no longer be undone."""
+        self._db.executemany("UPDATE executions SET kept=0 WHERE id=?", [(id,) for id in ids])
+
+    def executions(self, *, limit: int = -1, since_ns: int = 0, search: str = "") -> list[Row]:
+        """Newest first."""
+        pattern = "%" + search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+        found = self._db.execute(
+            "SELECT id,plan_id,plan_digest,intent,status,at_ns,changes,live,kept,summary FROM executions "
+            "WHERE at_ns>=? AND (intent LIKE ? ESCAPE '\\' OR id LIKE ? ESCAPE '\\') ORDER BY at_ns DESC, rowid DESC LIMIT ?",
+            (since_ns, pattern, pattern, limit),
+        )
+        return [_row(values) for values in found]
+
+    def execution(self, id: str) -> tuple[Row, dict[str, Any] | None]:
+        """One execution by its full id, with its document where it was saved."""
+        found = self._db.execute(
+            "SELECT id,plan_id,plan_digest,intent,status,at_ns,changes,live,kept,summary,document FROM executions WHERE id=?",
+            (id,),
+        ).fetchone()
+        if found is None:
+            raise UnknownId(f"there is no execution {id}")
+        return _row(found[:10]), json.loads(found[10]) if found[10] else None
+
+    def plan(self, id: str) -> dict[str, Any]:
+        found = self._db.execute("SELECT document FROM plans WHERE id=?", (id,)).fetchone()
+        if found is None:
+            raise UnknownId(f"there is no plan {id}")
+        document: dict[str, Any] = json.loads(found[0])
+        return document
+
+    def resolve(self, prefix: str) -> str:
+        """The one id that starts so; raises UnknownId for none or several."""
+        if not prefix.replace("-", "").isalnum():
+            raise UnknownId(f"{prefix!r} is not an id")
+        pattern = prefix + "%"
+        ids = [
+            row[0]
+            for table in ("executions", "plans")
+            for row in self._db.execute(f"SELECT id FROM {table} WHERE id LIKE ? LIMIT 10", (pattern,))
+        ]
+        if prefix in ids:
+            return prefix
+        if not ids:
+            raise UnknownId(f"there is no plan or execution {prefix}")
+        if len(ids) > 1:
+            raise UnknownId(f"{prefix} could be {', '.join(sorted(ids))}")
+        return str(ids[0])
+
+    def live_with_plan(self, plan_digest: str) -> Iterator[Row]:
+        found = self._db.execute(
+            "SELECT id,plan_id,plan_digest,intent,status,at_ns,changes,live,kept,summary FROM executions "
+            "WHERE plan_digest=? AND live=1 AND status='COMPLETED' ORDER BY at_ns DESC",
+            (plan_digest,),
+        )
+        return (_row(values) for values in found)
+
+    def _prepare(self, read_only: bool) -> None:
+        if read_only:
+            self._db.execute("PRAGMA query_only=ON")
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version > VERSION:
+            raise Tampering(f".holdfast/holdfast.db has version {version}; this Holdfast reads {VERSION}")
+        if version == 0:
+            self._db.execute("PRAGMA query_only=OFF")
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.executescript(_SCHEMA + f"PRAGMA user_version={VERSION};")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+
+
+def _row(values: tuple[Any, ...]) -> Row:
+    id, plan_id, plan_digest, intent, status, at_ns, changes, live, kept, summary = values
+    return Row(id, plan_id, plan_digest, intent, status, at_ns, changes, bool(live), bool(kept), json.loads(summary))

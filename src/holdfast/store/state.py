@@ -1,0 +1,109 @@
+"""The state directory: made once, read by every verb.
+
+    .holdfast/
+      format        {"format": 1, "id": "w-…"}: which workspace this is
+      journal/      the open transaction, and the head
+      kept/         finished transactions: their logs, and the old objects for undo
+      objects/      blobs by digest
+      holdfast.db   what happened, for looking things up (can be rebuilt from the ledger)
+      ledger.jsonl  the chain
+      lock, index   who is at work; what the tree looked like
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import b32encode
+from typing import NamedTuple
+
+from holdfast.disk.calls import CALLS, Calls
+from holdfast.disk.confined import Root
+from holdfast.errors import NotAWorkspace, Tampering
+from holdfast.model.path import STATE_DIRECTORY
+from holdfast.store.journal import create_head
+
+FORMAT = 1
+_FOLDERS = ("journal", "kept", "objects")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Identity(NamedTuple):
+    id: str
+    format: int
+
+
+def create_state(workspace: str, calls: Calls = CALLS) -> Identity:
+    """Make `.holdfast`; a half-made one from an earlier crash is completed. Idempotent."""
+    path = os.path.join(workspace, STATE_DIRECTORY)
+    try:
+        calls.mkdir(path, 0o700)
+    except FileExistsError:
+        pass  # completed below; Site checks that it is ours
+    calls.chmod(path, 0o700)
+    with Root(path, calls) as state:
+        for folder in _FOLDERS:
+            try:
+                calls.mkdir(folder, 0o700, dir_fd=state.fd)
+            except FileExistsError:
+                continue
+        _write_once(state, ".gitignore", b"*\n")
+        create_head(calls, state.directory("journal"))
+        fresh = "w-" + b32encode(os.urandom(10)).decode("ascii").lower()
+        # The format file comes last: it says that the rest is complete.
+        _write_once(state, "format", json.dumps({"format": FORMAT, "id": fresh}).encode() + b"\n")
+        calls.fsync(state.fd)
+        return read_identity(state)
+
+
+def read_identity(state: Root) -> Identity:
+    try:
+        fd = state.calls.open("format", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=state.fd)
+    except FileNotFoundError:
+        raise NotAWorkspace(".holdfast is incomplete", hint="Complete it with: holdfast init") from None
+    try:
+        data = state.calls.read(fd, 4096)
+    finally:
+        state.calls.close(fd)
+    return _parse_identity(data)
+
+
+def find_workspace(start: str) -> str:
+    """The nearest directory upwards that has a `.holdfast`; raises NotAWorkspace."""
+    here = os.path.abspath(start)
+    while True:
+        if os.path.lexists(os.path.join(here, STATE_DIRECTORY)):
+            return here
+        above = os.path.dirname(here)
+        if above == here:
+            raise NotAWorkspace(f"{os.path.abspath(start)} is not in a Holdfast workspace")
+        here = above
+
+
+def _parse_identity(data: bytes) -> Identity:
+    try:
+        found = json.loads(data)
+        identity = Identity(str(found["id"]), int(found["format"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise Tampering(f".holdfast/format is damaged: {error}") from error
+    if identity.format != FORMAT:
+        raise NotAWorkspace(
+            f".holdfast has format {identity.format}; this Holdfast reads {FORMAT}", hint="Install a newer Holdfast."
+        )
+    return identity
+
+
+def _write_once(state: Root, name: str, data: bytes) -> None:
+    """Complete or absent, never half: written aside, synced, then named without replacing."""
+    calls = state.calls
+    temporary = f"{name}.new-{os.getpid()}"
+    fd = calls.open(temporary, _NEW & ~os.O_EXCL | os.O_TRUNC, 0o600, dir_fd=state.fd)
+    try:
+        calls.write(fd, data)
+        calls.fsync(fd)
+    finally:
+        calls.close(fd)
+    try:
+        calls.move(temporary, state.fd, name, state.fd)
+    except FileExistsError:
+        calls.unlink(temporary, dir_fd=state.fd)

@@ -1,0 +1,1 @@
+"""The user's bytes: read them exactly, change them all or not at all."""

@@ -1,0 +1,245 @@
+"""One directory of a snapshot, packed into bytes: names, records and extras in columns.
+
+    facts    header | names, NUL between | one record a name | extras     -> covered by the digest
+    stamps   one stat row a name                                           -> cache only, never in a digest
+    children the blocks of the readable directories in it
+
+A record is kind, permission bits, owner, size and a digest: of the bytes for a file, of the block for a directory.
+An extra is what few entries have: a link's text, extended attributes.
+
+| kind | meaning                                        | size   | digest |
+|------|------------------------------------------------|--------|--------|
+| f    | regular file                                   | bytes  | BLAKE3 |
+| d    | directory                                      | 0      | block  |
+| l    | symbolic link                                  | 0      | none   |
+| F D  | a file or directory that this user cannot read | bytes  | none   |
+| p s  | FIFO, socket                                   | 0      | none   |
+| c b  | character or block device                      | rdev   | none   |
+| m    | another file system is mounted here            | 0      | none   |
+
+Invariants
+  B1  Names are sorted by their bytes; equal content gives equal facts, so equal digests.
+  B2  A block is never changed; an unchanged directory keeps the very same object.
+  B3  The stamp NEVER matches no inode: the entry must be read again.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
+
+from blake3 import blake3
+
+from holdfast.model.image import Image, Kind, Xattrs
+
+Row: TypeAlias = tuple[int, ...]
+
+FILE, DIRECTORY, SYMLINK = b"f", b"d", b"l"
+LOCKED_FILE, LOCKED_DIRECTORY = b"F", b"D"
+FIFO, SOCKET, CHARACTER_DEVICE, BLOCK_DEVICE, MOUNT = b"p", b"s", b"c", b"b", b"m"
+SPECIAL_NAMES = {
+    FIFO: "FIFO",
+    SOCKET: "socket",
+    CHARACTER_DEVICE: "character device",
+    BLOCK_DEVICE: "block device",
+    MOUNT: "other file system",
+}
+
+STAMP = struct.Struct("<QQqqIII")
+NEVER = bytes(STAMP.size)
+# One C call makes the tuple that STAMP unpacks to.
+row_of: Callable[[os.stat_result], Row] = attrgetter(
+    "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns", "st_mode", "st_uid", "st_gid"
+)
+
+_HEADER = struct.Struct("<III")  # entries, bytes of names, bytes of extras
+_RECORD = struct.Struct("<cHIIQ32s")
+_SIZES = struct.Struct("<c10xQ32x")
+_EXTRA = struct.Struct("<II")  # position, bytes
+_XATTR = struct.Struct("<II")  # bytes of name, bytes of value
+_NO_DIGEST = bytes(32)
+_KINDS: dict[bytes, Kind] = {
+    FILE: "file",
+    LOCKED_FILE: "file",
+    DIRECTORY: "directory",
+    LOCKED_DIRECTORY: "directory",
+    SYMLINK: "symlink",
+}
+
+
+class Malformed(ValueError):
+    """Bytes that are no block."""
+
+
+class Entry(NamedTuple):
+    """One name in a directory as the walk found it; `stamp` is packed, `record` too."""
+
+    record: bytes
+    stamp: bytes
+    extra: bytes = b""
+
+
+class Special(NamedTuple):
+    """Something that is recorded and never opened; `device` holds the device numbers, if it has any."""
+
+    what: str
+    mode: int
+    uid: int
+    gid: int
+    device: int
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Block:
+    facts: bytes
+    stamps: bytes
+    children: dict[int, Block]
+    digest: bytes
+
+    @property
+    def count(self) -> int:
+        return len(self.stamps) // STAMP.size
+
+    @property
+    def kinds(self) -> bytes:
+        """One byte an entry."""
+        start, end = self._records()
+        return self.facts[start : end : _RECORD.size]
+
+    def names(self) -> list[bytes]:
+        start, _ = self._records()
+        return self.facts[_HEADER.size : start].split(b"\0") if self.stamps else []
+
+    def rows(self, start: int, end: int) -> list[Row]:
+        """The stat rows of some entries."""
+        return list(STAMP.iter_unpack(self.stamps[start * STAMP.size : end * STAMP.size]))
+
+    def row(self, position: int) -> Row:
+        return STAMP.unpack_from(self.stamps, position * STAMP.size)
+
+    def stamp(self, position: int) -> bytes:
+        return self.stamps[position * STAMP.size : (position + 1) * STAMP.size]
+
+    def record(self, position: int) -> bytes:
+        start, _ = self._records()
+        return self.facts[start + position * _RECORD.size : start + (position + 1) * _RECORD.size]
+
+    def extras(self) -> dict[int, bytes]:
+        _, at = self._records()
+        found = {}
+        while at < len(self.facts):
+            position, size = _EXTRA.unpack_from(self.facts, at)
+            at += _EXTRA.size
+            found[position] = self.facts[at : at + size]
+            at += size
+        return found
+
+    def content_bytes(self) -> int:
+        """The bytes of the files in this directory itself."""
+        start, end = self._records()
+        rows = _SIZES.iter_unpack(self.facts[start:end])
+        return sum(size for kind, size in rows if kind in (FILE, LOCKED_FILE))
+
+    def records(self) -> list[tuple[bytes, bytes]]:
+        """Record and extra of every entry."""
+        extras = self.extras()
+        start, end = self._records()
+        places = range(start, end, _RECORD.size)
+        return [(self.facts[at : at + _RECORD.size], extras.get(n, b"")) for n, at in enumerate(places)]
+
+    def _records(self) -> tuple[int, int]:
+        count, names, _ = _HEADER.unpack_from(self.facts)
+        start = _HEADER.size + names
+        return start, start + count * _RECORD.size
+
+
+def sealed(names: list[bytes], entries: list[Entry], children: dict[int, Block]) -> Block:
+    """Pack and digest one directory; `names` are sorted."""
+    joined = b"\0".join(names)
+    extras = b"".join(_EXTRA.pack(n, len(e.extra)) + e.extra for n, e in enumerate(entries) if e.extra)
+    parts = [_HEADER.pack(len(names), len(joined), len(extras)), joined, *(e.record for e in entries), extras]
+    facts = b"".join(parts)
+    return Block(facts, b"".join([e.stamp for e in entries]), children, blake3(facts).digest())
+
+
+def restored(facts: bytes, stamps: bytes, children: list[Block], digest: bytes) -> Block:
+    """A block read back from the index, or Malformed."""
+    if len(facts) < _HEADER.size:
+        raise Malformed("a block without header")
+    count, names, extras = _HEADER.unpack_from(facts)
+    if len(facts) != _HEADER.size + names + count * _RECORD.size + extras or len(stamps) != count * STAMP.size:
+        raise Malformed("the lengths of a block contradict each other")
+    if count and facts.count(b"\0", _HEADER.size, _HEADER.size + names) != count - 1:
+        raise Malformed("a block with too few or too many names")
+    bare = Block(facts, stamps, {}, digest)
+    places = _positions(bare.kinds, DIRECTORY)
+    if len(places) != len(children):
+        raise Malformed("a block with too few or too many directories")
+    return Block(facts, stamps, dict(zip(places, children, strict=True)), digest)
+
+
+def packed(kind: bytes, row: Row, *, size: int = 0, digest: bytes = _NO_DIGEST) -> bytes:
+    """The record of one entry. A link has no permissions of its own; all count as 0777."""
+    _, _, _, _, mode, uid, gid = row
+    return _RECORD.pack(kind, 0o777 if kind == SYMLINK else mode & 0o7777, uid, gid, size, digest)
+
+
+# A mount point says nothing of what is mounted there, not even its owner.
+MOUNT_RECORD = _RECORD.pack(MOUNT, 0, 0, 0, 0, _NO_DIGEST)
+
+
+def image_of(record: bytes, extra: bytes) -> Image | None:
+    """The image of an entry; None for specials. An unreadable file has an empty digest."""
+    kind, mode, uid, gid, size, digest = _RECORD.unpack(record)
+    word = _KINDS.get(kind)
+    if word is None:
+        return None
+    if kind == SYMLINK:
+        return Image(word, mode, uid, gid, target=os.fsdecode(extra))
+    content = digest.hex() if kind == FILE else ""
+    return Image(word, mode, uid, gid, size, content, xattrs=_unpacked_xattrs(extra))
+
+
+def special_of(record: bytes) -> Special | None:
+    kind, mode, uid, gid, size, _ = _RECORD.unpack(record)
+    what = SPECIAL_NAMES.get(kind)
+    return None if what is None else Special(what, mode, uid, gid, size)
+
+
+def packed_xattrs(xattrs: Xattrs) -> bytes:
+    return b"".join(_xattr_bytes(xattrs))
+
+
+def _xattr_bytes(xattrs: Xattrs) -> Iterable[bytes]:
+    for name, value in xattrs:
+        raw_name, raw_value = os.fsencode(name), bytes.fromhex(value)
+        yield _XATTR.pack(len(raw_name), len(raw_value)) + raw_name + raw_value
+
+
+def _unpacked_xattrs(extra: bytes) -> Xattrs:
+    found = []
+    at = 0
+    while at < len(extra):
+        names, values = _XATTR.unpack_from(extra, at)
+        at += _XATTR.size
+        found.append((os.fsdecode(extra[at : at + names]), extra[at + names : at + names + values].hex()))
+        at += names + values
+    return tuple(found)
+
+
+def _positions(kinds: bytes, wanted: bytes) -> list[int]:
+    found = []
+    at = kinds.find(wanted)
+    while at >= 0:
+        found.append(at)
+        at = kinds.find(wanted, at + 1)
+    return found
+
+
+def directories_in(block: Block) -> list[int]:
+    """Where the readable directories are."""
+    return _positions(block.kinds, DIRECTORY)

@@ -1,0 +1,171 @@
+"""The flip: one path and one slot change places in one atomic system call.
+
+    before:  path = pre,  slot = post          after:  path = post,  slot = pre
+
+`pre` or `post` may be nothing; then the flip is a rename that never replaces.
+Applying, rolling back and undoing are all this one move, so there is one piece of code to trust.
+
+Invariants
+  L1  Compare-and-swap: what the swap displaced is checked *after* the swap; when it is not the expected object,
+      the swap is reversed and `Diverged` raised. There is no window between check and act.
+  L2  What stands on the disk decides whether an operation was done; nothing is remembered.
+  L3  Somebody else's object is never overwritten or removed: exchanges give it back, renames refuse to replace.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Literal
+
+from holdfast.errors import Conflict
+from holdfast.model.image import Seen
+from holdfast.model.path import parent_of, printable
+from holdfast.store.journal import Op
+from holdfast.workspace.observe import is_same, is_untouched, look
+from holdfast.workspace.site import Site
+
+Standing = Literal["before", "after", "foreign"]
+
+# The kernel's words for "what you expected is not there": gone, replaced, turned into a link, moved across a mount.
+DISPLACED = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.EXDEV, errno.ENOTEMPTY)
+
+
+class Diverged(Conflict):
+    """A path is not what it was when the change was simulated."""
+
+    def __init__(self, path: str, detail: str) -> None:
+        super().__init__(f"{printable(path)} {detail}")
+        self.path = path
+        self.detail = detail
+
+
+class Flipper:
+    """Performs the operations of one transaction, forwards and backwards."""
+
+    def __init__(self, site: Site, txn: str) -> None:
+        self._site = site
+        self._txn = txn
+        self._calls = site.calls
+
+    def check(self, op: Op) -> None:
+        """The path must be untouched since it was seen; raises Diverged."""
+        directory, name = self._place(op)
+        found = look(self._calls, directory, name)
+        if not is_untouched(found, op.pre):
+            raise Diverged(op.path, _difference(found, op.pre))
+
+    def forward(self, op: Op) -> None:
+        if op.action == "mode":
+            self._set_mode(op, op.pre, op.post)
+        else:
+            self._swap(op, op.pre, op.post)
+
+    def backward(self, op: Op) -> None:
+        if op.action == "mode":
+            self._set_mode(op, op.post, op.pre)
+        else:
+            self._swap(op, op.post, op.pre)
+
+    def standing(self, op: Op) -> Standing:
+        """On which side of the operation does the disk stand?"""
+        found = self.found(op)
+        if op.action == "mode":
+            return "after" if is_same(found, op.post) else "before" if is_same(found, op.pre) else "foreign"
+        slot_directory, slot = self._site.slot_directory(op.slot, self._txn)
+        held = look(self._calls, slot_directory, slot)
+        if is_same(found, op.post) and is_same(held, op.pre):
+            return "after"
+        return "before" if is_same(found, op.pre) else "foreign"
+
+    def found(self, op: Op) -> os.stat_result | None:
+        """What stands at the path now; nothing, when its directory is gone or no longer ours to follow."""
+        try:
+            directory, name = self._place(op)
+        except Diverged:
+            return None
+        return look(self._calls, directory, name)
+
+    def verify(self, op: Op) -> None:
+        """The path must hold exactly what was planned; raises Diverged."""
+        found = self.found(op)
+        if not is_same(found, op.post):
+            raise Diverged(op.path, _difference(found, op.post))
+
+    def _place(self, op: Op) -> tuple[int, str]:
+        parent = parent_of(op.path)
+        try:
+            return self._site.workspace.directory(parent), op.path[len(parent) + 1 if parent else 0 :]
+        except OSError as error:
+            if error.errno in DISPLACED:
+                raise Diverged(op.path, "lies in a directory that is gone or was replaced") from error
+            raise
+
+    def _swap(self, op: Op, leaving: Seen | None, entering: Seen | None) -> None:
+        directory, name = self._place(op)
+        slot_directory, slot = self._site.slot_directory(op.slot, self._txn)
+        try:
+            self._rename(directory, name, slot_directory, slot, leaving, entering)
+        except OSError as error:
+            if error.errno in DISPLACED:
+                raise Diverged(op.path, "was replaced or removed by somebody else") from error
+            raise
+        if leaving is None:
+            return
+        if not self._is_ours(slot_directory, slot, leaving):
+            # L1: give back what we took by mistake. The names now hold it the other way round.
+            self._rename(directory, name, slot_directory, slot, entering, leaving)
+            raise Diverged(op.path, "was changed by somebody else at the last moment")
+
+    def _rename(
+        self, directory: int, name: str, slot_directory: int, slot: str, leaving: Seen | None, entering: Seen | None
+    ) -> None:
+        if leaving is not None and entering is not None:
+            self._calls.exchange(name, directory, slot, slot_directory)
+        elif leaving is not None:
+            self._calls.move(name, directory, slot, slot_directory)
+        elif entering is not None:
+            self._calls.move(slot, slot_directory, name, directory)
+        else:
+            raise AssertionError("a flip of nothing with nothing")
+
+    def _is_ours(self, slot_directory: int, slot: str, expected: Seen) -> bool:
+        displaced = look(self._calls, slot_directory, slot)
+        if not is_same(displaced, expected):
+            return False
+        return expected.image.kind != "directory" or self._is_empty(slot_directory, slot)
+
+    def _is_empty(self, slot_directory: int, slot: str) -> bool:
+        fd = self._calls.open(slot, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=slot_directory)
+        try:
+            return not self._calls.names(fd)
+        finally:
+            self._calls.close(fd)
+
+    def _set_mode(self, op: Op, leaving: Seen | None, entering: Seen | None) -> None:
+        assert leaving is not None and entering is not None
+        try:
+            fd = self._calls.open_beneath(op.path, os.O_PATH | os.O_NOFOLLOW, self._site.workspace.fd)
+        except OSError as error:
+            if error.errno in DISPLACED:
+                raise Diverged(op.path, "was replaced or removed by somebody else") from error
+            raise
+        try:
+            if not is_same(self._calls.fstat(fd), leaving):
+                raise Diverged(op.path, "was changed by somebody else at the last moment")
+            # An O_PATH descriptor needs no read permission and cannot be redirected; fchmod refuses it, this does not.
+            self._calls.chmod(f"/proc/self/fd/{fd}", entering.image.mode)
+        finally:
+            self._calls.close(fd)
+
+
+def _difference(found: os.stat_result | None, expected: Seen | None) -> str:
+    if expected is None:
+        return "exists, although nothing was there"
+    if found is None:
+        return "is gone"
+    if found.st_ino != expected.stamp.inode:
+        return "was replaced by somebody else"
+    if found.st_mode & 0o7777 != expected.image.mode:
+        return f"has mode {found.st_mode & 0o7777:04o} instead of {expected.image.mode:04o}"
+    return "was changed by somebody else"

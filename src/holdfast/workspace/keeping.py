@@ -1,0 +1,121 @@
+"""Keeping and forgetting: how long the old objects of finished transactions stay.
+
+    recent ........ in their slots, ready to be flipped back
+    older ......... regular files move to the blob store, each content once
+    past keeping .. removed with their folder; the ledger still knows that it happened
+
+Invariants
+  K1  A folder goes only when no transaction that stays refers to one of its slots.
+  K2  Bytes enter the blob store only after their digest was checked.
+  K3  Interrupted at any point, every object is either still in its slot or in the store under its digest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from holdfast.model.image import Seen
+from holdfast.store.blobs import Blobs
+from holdfast.store.journal import Log
+from holdfast.workspace.observe import content_digest, is_same, look
+from holdfast.workspace.recovery import read_log
+from holdfast.workspace.site import KEPT, Site
+
+
+class Kept(NamedTuple):
+    txn: str
+    log: Log
+    settled_ns: int
+
+    @property
+    def refers_to(self) -> set[str]:
+        return {op.slot.partition("/")[0] for op in self.log.ops if op.slot} - {self.txn}
+
+
+class Reclaimed(NamedTuple):
+    forgotten: tuple[str, ...]
+    packed: int
+    bytes: int
+
+
+def all_kept(site: Site) -> list[Kept]:
+    """Finished transactions, oldest first."""
+    found = []
+    for txn in site.calls.names(site.state.directory(KEPT)):
+        directory = site.state.directory(f"{KEPT}/{txn}")
+        found.append(Kept(txn, read_log(site.calls, directory), site.calls.fstat(directory).st_mtime_ns))
+    return sorted(found, key=lambda kept: kept.settled_ns)
+
+
+def reclaim(site: Site, *, forget: Iterable[str], pack: Iterable[str], needed_blobs: set[str]) -> Reclaimed:
+    """Drop what is past keeping, move older objects into the blob store, drop blobs that nobody needs."""
+    everything = all_kept(site)
+    going = _closed(everything, set(forget))
+    freed = sum(_remove_folder(site, txn) for txn in sorted(going))
+    staying = [kept for kept in everything if kept.txn not in going]
+    wanted = set(pack)
+    packed = sum(_pack(site, kept) for kept in staying if kept.txn in wanted)
+    freed += _drop_blobs(site, needed_blobs | _digests_of(staying))
+    return Reclaimed(tuple(sorted(going)), packed, freed)
+
+
+def _closed(everything: list[Kept], going: set[str]) -> set[str]:
+    """K1: keep what those that stay refer to."""
+    while True:
+        needed = {ref for kept in everything if kept.txn not in going for ref in kept.refers_to}
+        if not going & needed:
+            return going
+        going -= needed
+
+
+def _remove_folder(site: Site, txn: str) -> int:
+    calls = site.calls
+    directory = site.state.directory(f"{KEPT}/{txn}")
+    freed = 0
+    for name in sorted(calls.names(directory), key=lambda name: name == "log"):
+        found = look(calls, directory, name)
+        if found is None:
+            continue
+        if found.st_mode & 0o170000 == 0o040000:
+            calls.rmdir(name, dir_fd=directory)
+        else:
+            freed += found.st_size
+            calls.unlink(name, dir_fd=directory)
+    site.state.forget()
+    calls.rmdir(txn, dir_fd=site.state.directory(KEPT))
+    return freed
+
+
+def _pack(site: Site, kept: Kept) -> int:
+    blobs, packed = Blobs(site.state), 0
+    for op in kept.log.ops:
+        if op.pre is None or op.pre.image.kind != "file" or not op.slot.startswith(kept.txn + "/"):
+            continue
+        directory, name = site.slot_directory(op.slot, own="")
+        if is_same(look(site.calls, directory, name), op.pre) and _holds(site, directory, name, op.pre):
+            directory = site.slot_directory(op.slot, own="")[0]
+            # A blob is read by its owner only; the mode of the file it was is in the log.
+            site.calls.chmod(name, 0o600, dir_fd=directory)
+            blobs.adopt(directory, name, op.pre.image.digest)
+            packed += 1
+    return packed
+
+
+def _holds(site: Site, directory: int, name: str, seen: Seen) -> bool:
+    fd = site.calls.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        return content_digest(site.calls, fd) == seen.image.digest
+    finally:
+        site.calls.close(fd)
+
+
+def _digests_of(staying: list[Kept]) -> set[str]:
+    seen = (state for kept in staying for op in kept.log.ops for state in (op.pre, op.post) if state is not None)
+    return {state.image.digest for state in seen if state.image.digest}
+
+
+def _drop_blobs(site: Site, needed: set[str]) -> int:
+    blobs = Blobs(site.state)
+    return sum(blobs.remove(digest) for digest in blobs.digests() if digest not in needed)

@@ -1,0 +1,168 @@
+"""Recovery: after a crash, finish what was committed and take back what was not.
+
+What the head says, and what is done:
+
+    nothing, or a transaction that is fully settled ... sweep stages that were never prepared
+    PREPARED   ...................................... roll back from the log, decided by the disk
+    COMMITTED / ABORTED, its folder still in journal .. report it, so that the ledger can be brought up to date
+
+Invariants
+  R1  Recovery re-does or un-does; it never decides anew, and it can be killed at any point and run again.
+  R2  A stage is deleted only when nothing of it ever moved: the head never named it,
+      and its log, where whole, finds every operation on its old side.
+  R3  Damage (head or log) is refused with nothing changed and nothing cleaned away.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Literal, NamedTuple
+
+from holdfast.disk.calls import Calls
+from holdfast.errors import NeedsHuman, Tampering
+from holdfast.model.canonical import Json
+from holdfast.model.execution import Divergence
+from holdfast.model.path import checked_path, printable
+from holdfast.store.journal import Head, Log, parse_log, read_head, write_head
+from holdfast.workspace.flip import Flipper
+from holdfast.workspace.observe import look
+from holdfast.workspace.site import JOURNAL, Site, is_slot
+from holdfast.workspace.transaction import remove_stage, roll_back
+
+_LOG_LIMIT = 1 << 30
+
+
+class Unsettled(NamedTuple):
+    """A finished transaction that the ledger may not know yet."""
+
+    txn: str
+    outcome: Literal["COMMITTED", "ABORTED"]
+    header: dict[str, Json]
+    root: str
+    operations: int
+    rolled_back_now: bool
+
+
+def recover(site: Site) -> Unsettled | None:
+    """Bring the workspace to exactly the old or exactly the new tree; raises NeedsHuman or Tampering."""
+    head = read_head(site.calls, site.state.directory(JOURNAL))
+    unsettled = _finish(site, head) if head is not None else None
+    _sweep(site, keep=head.txn if head is not None else "")
+    return unsettled
+
+
+def open_divergence(site: Site) -> tuple[Divergence, ...]:
+    """What a rollback that waits for a person could not restore; changes nothing."""
+    head = read_head(site.calls, site.state.directory(JOURNAL))
+    if head is None or head.state != "PREPARED":
+        return ()
+    flipper = Flipper(site, head.txn)
+    log = _trusted_log(site, head)
+    return tuple(
+        Divergence(op.path, "stands neither as before nor as planned")
+        for op in log.ops
+        if flipper.standing(op) == "foreign"
+    )
+
+
+def accept_divergence(site: Site) -> Unsettled | None:
+    """A person decided: what stands now, stands. Our own changes are rolled back, the rest is left; material is kept."""
+    head = read_head(site.calls, site.state.directory(JOURNAL))
+    if head is None or head.state != "PREPARED":
+        return recover(site)
+    log = _trusted_log(site, head)
+    roll_back(site, head.txn, log)
+    write_head(site.calls, site.state.directory(JOURNAL), Head("ABORTED", head.txn, log.root))
+    return Unsettled(head.txn, "ABORTED", log.header, log.root, len(log.ops), True)
+
+
+def read_log(calls: Calls, directory: int) -> Log:
+    """The log in a transaction's folder, or Tampering."""
+    try:
+        fd = calls.open("log", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    except FileNotFoundError:
+        raise Tampering("the journal of a transaction is missing") from None
+    try:
+        return parse_log(read_whole(calls, fd))
+    finally:
+        calls.close(fd)
+
+
+def read_whole(calls: Calls, fd: int) -> bytes:
+    size = calls.fstat(fd).st_size
+    if size > _LOG_LIMIT:
+        raise Tampering("the journal is larger than any journal of ours")
+    pieces = []
+    while piece := calls.read(fd, 1 << 22):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _finish(site: Site, head: Head) -> Unsettled | None:
+    if look(site.calls, site.state.directory(JOURNAL), head.txn) is None:
+        if head.state == "PREPARED":
+            raise Tampering(f"the journal of {head.txn} was removed while it was open", hint=_HINT)
+        return None
+    if head.state == "PREPARED":
+        return _take_back(site, head)
+    try:
+        log = _trusted_log(site, head)
+    except Tampering:
+        if head.state == "ABORTED" and _is_being_removed(site, head.txn):
+            remove_stage(site, head.txn)
+            return None
+        raise
+    return Unsettled(head.txn, head.state, log.header, log.root, len(log.ops), False)
+
+
+def _take_back(site: Site, head: Head) -> Unsettled:
+    log = _trusted_log(site, head)
+    outcome = roll_back(site, head.txn, log)
+    if outcome.divergence:
+        names = ", ".join(printable(item.path) for item in outcome.divergence)
+        raise NeedsHuman(
+            f"{head.txn} was interrupted; all of it was rolled back except what somebody else changed since: {names}",
+            hint=f"Their old content is kept in .holdfast/journal/{head.txn}. "
+            "Put it right and run 'holdfast recover', or keep what is there with 'holdfast recover --accept'.",
+            changed=True,
+        )
+    return Unsettled(head.txn, "ABORTED", log.header, log.root, len(log.ops), True)
+
+
+def _trusted_log(site: Site, head: Head) -> Log:
+    log = read_log(site.calls, site.state.directory(f"{JOURNAL}/{head.txn}"))
+    if log.root != head.root:
+        raise Tampering(f"the journal of {head.txn} is not the one that was prepared", hint=_HINT)
+    for op in log.ops:
+        checked_path(op.path)
+        if op.action == "flip" and not is_slot(op.slot):
+            raise Tampering(f"the journal of {head.txn} names a slot outside the store", hint=_HINT)
+    return log
+
+
+def _is_being_removed(site: Site, txn: str) -> bool:
+    """Removal deletes the log last; a folder without anything but perhaps the log is on its way out."""
+    return set(site.calls.names(site.state.directory(f"{JOURNAL}/{txn}"))) <= {"log"}
+
+
+def _sweep(site: Site, keep: str) -> None:
+    journal = site.state.directory(JOURNAL)
+    for name in sorted(site.calls.names(journal)):
+        if name in ("head", keep):
+            continue
+        _refuse_if_moved(site, name)
+        remove_stage(site, name)
+
+
+def _refuse_if_moved(site: Site, txn: str) -> None:
+    """R2, the second half: an older head put back by somebody must not make us delete old files."""
+    try:
+        log = read_log(site.calls, site.state.directory(f"{JOURNAL}/{txn}"))
+    except Tampering:
+        return  # torn before it was complete; the head cannot have named it
+    flipper = Flipper(site, txn)
+    if any(op.action == "flip" and flipper.standing(op) == "after" for op in log.ops):
+        raise Tampering(f"{txn} was carried out, but the journal head does not know it", hint=_HINT)
+
+
+_HINT = "Nothing was changed or cleaned away. Look at .holdfast/journal/ before you do anything else."

@@ -1,0 +1,347 @@
+"""Transactions: make many changes to the workspace, or none.
+
+    OPEN ──prepare──▶ PREPARED ──apply──▶ APPLIED ──verify──▶ VERIFIED ──commit──▶ COMMITTED
+      │                   │                  │                    │
+      │                   └────roll_back─────┴────────────────────┴──▶ ABORTED
+      └──abandon──▶ (gone)
+
+Invariants
+  T1  Before PREPARED nothing in the workspace has changed.
+  T2  In PREPARED every slot, the log and the head are durable (barrier 1); only then does the first path move.
+  T3  In APPLIED every operation was performed and the directories are durable (barrier 2);
+      in VERIFIED every path was looked up afresh and holds its planned object.
+  T4  COMMITTED begins with one synced sector (barrier 3). Before it, recovery rolls back; after it, never.
+  T5  ABORTED is written only when every operation stands on its old side.
+      Somebody else's change keeps the transaction PREPARED, with all material, until a person decides.
+  T6  A failed sync is never retried: before the commit sector it aborts, at the commit sector the outcome is in doubt.
+
+Deliberately absent: policy, network, any knowledge of who asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+from holdfast.errors import Blocked, HoldfastError, NeedsHuman
+from holdfast.model.canonical import Json
+from holdfast.model.changeset import ChangeSet
+from holdfast.model.execution import Divergence
+from holdfast.model.image import Seen
+from holdfast.model.path import parent_of, printable
+from holdfast.store.journal import Head, Log, Op, Parent, log_chunks, write_head
+from holdfast.workspace.flip import DISPLACED, Diverged, Flipper
+from holdfast.workspace.observe import is_same, look
+from holdfast.workspace.site import JOURNAL, KEPT, Site
+from holdfast.workspace.staging import FEW, Source, Stage, write_all
+
+State = Literal["OPEN", "PREPARED", "APPLIED", "VERIFIED", "COMMITTED", "ABORTED"]
+Progress = Callable[[str, int, int], None]
+_NEW_LOG = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PROGRESS_EVERY = 256
+
+
+class RolledBack(NamedTuple):
+    """What a rollback found: empty `divergence` means every path stands as before."""
+
+    divergence: tuple[Divergence, ...]
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    """Nobody watches."""
+
+
+class Transaction:
+    """One change set on its way into the workspace. The caller holds the workspace lock."""
+
+    def __init__(self, site: Site, txn: str, header: dict[str, Json], progress: Progress = _silent) -> None:
+        self._site = site
+        self._calls = site.calls
+        self.txn = txn
+        self._header = header
+        self._progress = progress
+        self.state: State = "OPEN"
+        self._log: Log | None = None
+        self._reads: tuple[tuple[str, Seen], ...] = ()
+        self.times_ns: list[int] = []
+
+    @property
+    def root(self) -> str:
+        """The digest of the log, which head and ledger both name."""
+        return self._log.root if self._log is not None else ""
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        return self._log.ops if self._log is not None else ()
+
+    def prepare(self, change_set: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source]) -> None:
+        """OPEN to PREPARED: stage, write the log, barrier 1. On any failure the stage is removed."""
+        assert self.state == "OPEN"
+        few = len(change_set.changes) <= FEW
+        self._reads = tuple((read.path, seen[read.path]) for read in change_set.reads)
+        try:
+            self._stage(change_set, seen, sources, few=few)
+        except OSError as error:
+            self.abandon()
+            raise Blocked(f"the change could not be prepared: {error}", hint=_hint_for(error)) from error
+        except BaseException:
+            self.abandon()
+            raise
+        self.state = "PREPARED"
+        assert self._log is not None
+        try:
+            write_head(self._calls, self._site.state.directory(JOURNAL), Head("PREPARED", self.txn, self._log.root))
+        except OSError as error:
+            # The head may or may not say PREPARED; nothing moved, so rolling back only has to say so durably.
+            self._roll_back_because(error)
+            raise Blocked(f"the change could not be prepared: {error}", hint=_hint_for(error)) from error
+        self._calls.point("prepared")
+
+    def apply(self) -> None:
+        """PREPARED to APPLIED. On any failure everything is rolled back before the error is raised."""
+        assert self.state == "PREPARED" and self._log is not None
+        try:
+            flipper = Flipper(self._site, self.txn)
+            self._check(flipper)
+            for number, op in enumerate(self._log.ops):
+                self.times_ns.append(time.time_ns())
+                flipper.forward(op)
+                if not number % _PROGRESS_EVERY:
+                    self._progress("apply", number, len(self._log.ops))
+            self._calls.point("flipped")
+            barrier(self._site, self.txn, self._log.ops)
+        except (OSError, HoldfastError) as error:
+            self._roll_back_because(error)
+            raise
+        self.state = "APPLIED"
+        self._calls.point("applied")
+
+    def verify(self) -> None:
+        """APPLIED to VERIFIED: every path, looked up afresh from the root, holds what was planned, or all is rolled back."""
+        assert self.state in ("APPLIED", "VERIFIED") and self._log is not None
+        try:
+            self._site.workspace.forget()
+            flipper = Flipper(self._site, self.txn)
+            # The last operation on a path says what must stand there: a new directory may get its mode late.
+            for op in {op.path: op for op in self._log.ops}.values():
+                flipper.verify(op)
+        except (OSError, HoldfastError) as error:
+            self._roll_back_because(error)
+            raise
+        self.state = "VERIFIED"
+
+    def commit(self) -> None:
+        """VERIFIED to COMMITTED. An OSError here leaves the outcome in doubt; recovery decides it from the disk."""
+        assert self.state == "VERIFIED" and self._log is not None
+        self._calls.point("commit")
+        write_head(self._calls, self._site.state.directory(JOURNAL), Head("COMMITTED", self.txn, self._log.root))
+        self.state = "COMMITTED"
+        self._calls.point("committed")
+
+    def roll_back(self) -> RolledBack:
+        """PREPARED, APPLIED or VERIFIED to ABORTED; with divergence it stays PREPARED on disk (T5)."""
+        assert self.state in ("PREPARED", "APPLIED", "VERIFIED") and self._log is not None
+        outcome = roll_back(self._site, self.txn, self._log)
+        if not outcome.divergence:
+            self.state = "ABORTED"
+        return outcome
+
+    def abandon(self) -> None:
+        """OPEN to gone: the stage is removed; nothing else existed."""
+        assert self.state == "OPEN"
+        remove_stage(self._site, self.txn)
+
+    def _stage(
+        self, change_set: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source], *, few: bool
+    ) -> None:
+        journal = self._site.state.directory(JOURNAL)
+        self._calls.mkdir(self.txn, 0o700, dir_fd=journal)
+        directory = self._site.state.directory(f"{JOURNAL}/{self.txn}")
+        stage = Stage(self._site, self.txn, directory, few=few)
+        try:
+            self._progress("stage", 0, len(change_set.changes))
+            staged = stage.build(change_set, seen, sources)
+            self._calls.point("staged")
+            self._write_log(staged.ops, staged.parents, stage.unsynced, few=few)
+        finally:
+            stage.close()
+
+    def _write_log(self, ops: tuple[Op, ...], parents: tuple[Parent, ...], unsynced: list[int], *, few: bool) -> None:
+        directory = self._site.state.directory(f"{JOURNAL}/{self.txn}")
+        digest = hashlib.sha256()
+        fd = self._calls.open("log", _NEW_LOG, 0o600, dir_fd=directory)
+        try:
+            for chunk in log_chunks(self._header, ops, parents):
+                digest.update(chunk)
+                write_all(self._calls, fd, chunk)
+            self._log = Log(self._header, ops, parents, digest.hexdigest())
+            self._calls.point("logged")
+            if few:
+                self._calls.start_write_back(fd)
+                for staged in (*unsynced, fd):
+                    self._calls.fsync(staged)
+        finally:
+            self._calls.close(fd)
+        if few:
+            for path in (f"{JOURNAL}/{self.txn}", JOURNAL, KEPT):
+                self._calls.fsync(self._site.state.directory(path))
+        else:
+            self._calls.sync_file_system(self._site.state.fd)
+
+    def _check(self, flipper: Flipper) -> None:
+        """Nothing has moved yet; everything must still be as it was simulated."""
+        self._site.workspace.forget()
+        assert self._log is not None
+        made: set[str] = set()
+        seen_paths: set[str] = set()
+        for op in self._log.ops:
+            if op.post is not None and op.post.image.kind == "directory" and not _is_directory(op.pre):
+                made.add(op.path)
+            if op.path not in seen_paths and parent_of(op.path) not in made:
+                flipper.check(op)
+            seen_paths.add(op.path)
+        for path, seen in self._reads:
+            flipper.check(Op("flip", path, "", seen, seen))
+
+    def _roll_back_because(self, error: Exception) -> None:
+        try:
+            outcome = self.roll_back()
+        except OSError as second:
+            raise NeedsHuman(f"{error}; and rolling back could not finish: {second}", changed=True) from second
+        if outcome.divergence:
+            raise NeedsHuman(
+                f"{error}; rolling back met files that somebody else changed: "
+                + ", ".join(printable(item.path) for item in outcome.divergence),
+                changed=True,
+            ) from error
+
+
+def barrier(site: Site, txn: str, ops: tuple[Op, ...]) -> None:
+    """Make the moves of these operations durable."""
+    calls = site.calls
+    if len(ops) > FEW:
+        calls.sync_file_system(site.state.fd)
+        return
+    for op in ops:
+        if op.action == "mode":
+            _sync_object(site, op)
+            continue
+        calls.fsync(site.slot_directory(op.slot, txn)[0])
+        try:
+            calls.fsync(site.workspace.directory(parent_of(op.path)))
+        except OSError as error:
+            if error.errno not in DISPLACED:
+                raise
+            # The directory was itself moved away by another operation, whose own directories are synced.
+
+
+def _is_directory(seen: Seen | None) -> bool:
+    return seen is not None and seen.image.kind == "directory"
+
+
+def _sync_object(site: Site, op: Op) -> None:
+    try:
+        fd = site.calls.open_beneath(op.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, site.workspace.fd)
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        site.calls.sync_file_system(site.state.fd)
+        return
+    try:
+        site.calls.fsync(fd)
+    finally:
+        site.calls.close(fd)
+
+
+def roll_back(site: Site, txn: str, log: Log) -> RolledBack:
+    """Put every operation on its old side, decided only by what stands on the disk.
+
+    A foreign change is left alone and reported; all others are still rolled back.
+    Any error leaves the head PREPARED, and running this again is safe at every point.
+    """
+    site.workspace.forget()
+    flipper = Flipper(site, txn)
+    divergence: list[Divergence] = []
+    for op in reversed(log.ops):
+        try:
+            standing = flipper.standing(op)
+            if standing == "after":
+                flipper.backward(op)
+            elif standing == "foreign":
+                divergence.append(Divergence(op.path, "was changed by somebody else; left as it is"))
+        except Diverged as error:
+            divergence.append(Divergence(error.path, error.detail))
+    _restore_times(site, log.parents)
+    site.calls.point("rolled-back")
+    barrier(site, txn, log.ops)
+    _prove(site, txn, log, divergence)
+    if not divergence:
+        write_head(site.calls, site.state.directory(JOURNAL), Head("ABORTED", txn, log.root))
+        site.calls.point("aborted")
+    return RolledBack(tuple(divergence))
+
+
+def _restore_times(site: Site, parents: tuple[Parent, ...]) -> None:
+    for parent in parents:
+        try:
+            fd = site.workspace.directory(parent.path)
+        except OSError:
+            continue  # gone or replaced by somebody else: not ours to date
+        found = site.calls.fstat(fd)
+        if found.st_ino == parent.inode and found.st_mtime_ns != parent.mtime_ns:
+            site.calls.utime(fd, ns=(found.st_atime_ns, parent.mtime_ns))
+
+
+def _prove(site: Site, txn: str, log: Log, divergence: list[Divergence]) -> None:
+    """The claim 'as before' is measured: each path is looked up afresh and must be its old object."""
+    site.workspace.forget()
+    flipper = Flipper(site, txn)
+    known = {item.path for item in divergence}
+    first: dict[str, Op] = {}
+    for op in log.ops:
+        first.setdefault(op.path, op)
+    for path, op in first.items():
+        if path not in known and not is_same(flipper.found(op), op.pre):
+            divergence.append(Divergence(path, "is not as before"))
+
+
+def remove_stage(site: Site, txn: str) -> None:
+    """Delete a transaction's slots and log. Only for stages that never moved anything, or finished ones."""
+    journal = site.state.directory(JOURNAL)
+    if look(site.calls, journal, txn) is None:
+        return
+    directory = site.state.directory(f"{JOURNAL}/{txn}")
+    # The log goes last: while it exists, the stage can be judged.
+    for name in sorted(site.calls.names(directory), key=lambda name: name == "log"):
+        found = look(site.calls, directory, name)
+        if found is not None and found.st_mode & 0o170000 == 0o040000:
+            site.calls.rmdir(name, dir_fd=directory)
+        else:
+            site.calls.unlink(name, dir_fd=directory)
+    site.state.forget()
+    site.calls.rmdir(txn, dir_fd=site.state.directory(JOURNAL))
+
+
+def keep(site: Site, txn: str) -> None:
+    """After commit: the slots, which now hold the old objects, become undo material."""
+    site.state.forget()
+    try:
+        site.calls.move(txn, site.state.directory(JOURNAL), txn, site.state.directory(KEPT))
+    except FileNotFoundError:
+        return  # a recovery before us did it
+
+
+def new_txn(letter: str = "e") -> str:
+    """A fresh id, time-free and unguessable."""
+    from base64 import b32encode
+
+    return f"{letter}-" + b32encode(os.urandom(5)).decode("ascii").lower()
+
+
+def _hint_for(error: OSError) -> str:
+    if error.errno in (28, 122):
+        return "Free some space and apply again; nothing was changed."
+    return "Nothing was changed."

@@ -1,0 +1,163 @@
+"""The snapshot of a tree: everything in a workspace at one time, and one digest over it.
+
+The digest covers path, type, permission bits, owner, extended attributes, link target and content
+of everything below the root, except what is named `.git` at any depth and the root's own `.holdfast`.
+It covers no times and no inode numbers, and not the root directory itself, which no change can touch.
+
+It is a Merkle tree of directories (see `block`), kept in an index (see `index`),
+so that the next snapshot costs one `lstat` a path and reads only what changed (see `walk` and `reader`).
+
+Invariants
+  N1  A snapshot with an index equals one without, whatever state the index is in.
+  N2  What could not be read is in `problems`; its digest stands for type, mode, owner and size only.
+  N3  Each directory is consistent in itself; the tree as a whole is as consistent as the absence of other writers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from blake3 import blake3
+
+from holdfast.disk.calls import CALLS, Calls
+from holdfast.model.image import Image
+from holdfast.workspace.block import LOCKED_DIRECTORY, LOCKED_FILE, Block, Special, image_of, special_of
+from holdfast.workspace.index import load, save
+from holdfast.workspace.walk import Walk
+
+# Inside the class, `bytes` is the property.
+_Name: TypeAlias = bytes
+_DOMAIN = b"holdfast tree 1\n"
+_UNREADABLE = {
+    LOCKED_FILE: "permission denied: the file cannot be read",
+    LOCKED_DIRECTORY: "permission denied: the directory cannot be listed",
+}
+
+
+class Problem(NamedTuple):
+    """A path whose content is not in the digest, and why."""
+
+    path: str
+    detail: str
+
+
+class _Item(NamedTuple):
+    """An entry with its record and extra, or (`below`) all that is under a directory, whose path ends in a slash."""
+
+    path: bytes
+    record: bytes
+    extra: bytes
+    below: Block | None
+
+
+def snapshot(root: str, state: str | None, *, calls: Calls = CALLS, workers: int = 1) -> Snapshot:
+    """Look at everything under `root`; `state` is the directory that keeps the index, None for no index.
+
+    `workers` threads share the hashing of a large file.
+    One is the default: a single core hashes faster than most disks read.
+    Raises Conflict when a path keeps changing, Blocked when one cannot be read for another reason than permissions.
+    """
+    known = load(calls, state) if state is not None else None
+    found = Walk(calls, workers).run(root, known)
+    note = ""
+    if state is not None and (known is None or found.root is not known.root or found.stamp != known.stamp):
+        try:
+            save(calls, state, found)
+        except OSError as error:
+            # Only speed is lost; whoever wonders why can see it.
+            note = f"the index could not be saved: {error.strerror}"
+    return Snapshot(found.root, note)
+
+
+class Snapshot:
+    """A tree as it was. Paths are relative to the root, sorted by their bytes, surrogate escapes where not UTF-8."""
+
+    __slots__ = ("_lookup", "_root", "digest", "index_note")
+
+    def __init__(self, root: Block, index_note: str = "") -> None:
+        self._root = root
+        self._lookup: dict[Block, dict[_Name, int]] = {}
+        self.digest = blake3(_DOMAIN + root.digest).hexdigest()
+        self.index_note = index_note
+
+    @property
+    def count(self) -> int:
+        """Entries of any kind."""
+        return sum(block.count for block in self._blocks())
+
+    @property
+    def bytes(self) -> int:
+        """The sizes of all files together; a file with two names counts twice."""
+        return sum(block.content_bytes() for block in self._blocks())
+
+    def entries(self) -> Iterator[tuple[str, Image]]:
+        """Files, directories and links. An unreadable file has an empty digest."""
+        for item in self._items():
+            image = image_of(item.record, item.extra)
+            if image is not None:
+                yield os.fsdecode(item.path), image
+
+    def specials(self) -> Iterator[tuple[str, Special]]:
+        """Devices, FIFOs, sockets and mount points: seen, never opened."""
+        for item in self._items():
+            special = special_of(item.record)
+            if special is not None:
+                yield os.fsdecode(item.path), special
+
+    def problems(self) -> list[Problem]:
+        """What could not be read with this user's permissions."""
+        if not any(kind in block.kinds for block in self._blocks() for kind in _UNREADABLE):
+            return []
+        found = ((item.path, _UNREADABLE.get(item.record[:1])) for item in self._items())
+        return [Problem(os.fsdecode(path), detail) for path, detail in found if detail is not None]
+
+    def get(self, path: str) -> Image | None:
+        """The image at a path; None for nothing there and for specials."""
+        block: Block | None = self._root
+        *above, name = os.fsencode(path).split(b"/")
+        for directory in above:
+            block = block.children.get(self._position(block, directory)) if block is not None else None
+        if block is None:
+            return None
+        position = self._position(block, name)
+        return image_of(block.record(position), block.extras().get(position, b"")) if position >= 0 else None
+
+    def _position(self, block: Block, name: _Name) -> int:
+        places = self._lookup.get(block)
+        if places is None:
+            places = self._lookup[block] = {name: place for place, name in enumerate(block.names())}
+        return places.get(name, -1)
+
+    def _blocks(self) -> Iterator[Block]:
+        waiting = [self._root]
+        while waiting:
+            block = waiting.pop()
+            waiting += block.children.values()
+            yield block
+
+    def _items(self) -> Iterator[_Item]:
+        """Every entry in the order of path bytes, without recursion."""
+        waiting = [_items_of(self._root, b"")]
+        while waiting:
+            for item in waiting[-1]:
+                if item.below is not None:
+                    waiting.append(_items_of(item.below, item.path))
+                    break
+                yield item
+            else:
+                waiting.pop()
+
+
+def _items_of(block: Block, prefix: bytes) -> Iterator[_Item]:
+    """One directory. What is under `a` comes where `a/` sorts: after `a.b`, before `a0`."""
+    names = block.names()
+    keys = [(name, place, False) for place, name in enumerate(names)]
+    keys += [(names[place] + b"/", place, True) for place in block.children]
+    records = block.records()
+    for key, place, is_below in sorted(keys):
+        if is_below:
+            yield _Item(prefix + key, b"", b"", block.children[place])
+        else:
+            yield _Item(prefix + key, *records[place], None)

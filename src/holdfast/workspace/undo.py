@@ -1,0 +1,303 @@
+"""Undo: what must change so that the workspace is as if some past transactions had not happened.
+
+For each path they touched:
+
+    stands as they left it .............. goes back to what was there before
+    stands already as before ............ left alone
+    edited since, both texts, apart ..... three-way merge: their lines go, the later edit stays
+    edited since, otherwise ............. conflict; nothing at all is undone
+
+Invariants
+  U1  Planning an undo changes nothing; carrying it out is an ordinary transaction that can itself be undone.
+  U2  All conflicts are found and named before anything moves.
+  U3  A directory of ours that now holds files of others is left standing, with a note.
+  U4  Going back uses the same slots (see `Held`), so every log stays true after undo, redo and undo again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdfast.errors import Conflict, Tampering, UnknownId
+from holdfast.model.changeset import Change, ChangeSet, change_set
+from holdfast.model.execution import Divergence
+from holdfast.model.image import Image, Seen
+from holdfast.model.path import parent_of, printable
+from holdfast.store.blobs import Blobs
+from holdfast.store.contents import TEXT_LIMIT, is_text, read_contents
+from holdfast.store.journal import Log
+from holdfast.workspace.flip import Flipper
+from holdfast.workspace.merge import merged_lines
+from holdfast.workspace.observe import RACY_NS, content_digest, is_same, look, observe, stamp_of
+from holdfast.workspace.recovery import read_log
+from holdfast.workspace.site import KEPT, Site
+from holdfast.workspace.staging import Bytes, CopyOf, Held, Source
+
+
+class Past(NamedTuple):
+    """A finished transaction, and when its folder was last put in order."""
+
+    txn: str
+    log: Log
+    settled_ns: int
+
+
+class Undo(NamedTuple):
+    change_set: ChangeSet
+    seen: dict[str, Seen]
+    sources: dict[str, Source]
+    merged: tuple[str, ...]
+    left: tuple[Divergence, ...]
+
+
+class _Turn(NamedTuple):
+    """One path: what the newest transaction left there, what stood before the oldest, and the slot that has it."""
+
+    path: str
+    expected: Seen | None
+    target: Seen | None
+    slot: str
+
+
+def read_past(site: Site, txn: str) -> Past:
+    try:
+        directory = site.state.directory(f"{KEPT}/{txn}")
+    except FileNotFoundError:
+        raise UnknownId(f"the old files of {txn} are no longer kept", hint="gc removed them.") from None
+    return Past(txn, read_log(site.calls, directory), site.calls.fstat(directory).st_ctime_ns)
+
+
+def plan_undo(site: Site, pasts: Sequence[Past]) -> Undo:
+    """What to change; `pasts` newest first. Raises Conflict naming every path in the way."""
+    site.workspace.forget()
+    return _Planner(site, pasts).plan()
+
+
+def stands_as_left(site: Site, txn: str) -> bool:
+    """Does every path still hold the very object this transaction put there?"""
+    try:
+        ops = read_past(site, txn).log.ops
+    except (UnknownId, Tampering):
+        return False
+    site.workspace.forget()
+    flipper = Flipper(site, txn)
+    return all(is_same(flipper.found(op), op.post) for op in {op.path: op for op in ops}.values())
+
+
+class _Planner:
+    def __init__(self, site: Site, pasts: Sequence[Past]) -> None:
+        self._site = site
+        self._calls = site.calls
+        self._pasts = pasts
+        self._settled_ns = max(past.settled_ns for past in pasts) + RACY_NS
+        self._blobs = Blobs(site.state)
+        self._changes: dict[str, Change] = {}
+        self._seen: dict[str, Seen] = {}
+        self._sources: dict[str, Source] = {}
+        self._merged: list[str] = []
+        self._left: list[Divergence] = []
+        self._conflicts: list[Divergence] = []
+
+    def plan(self) -> Undo:
+        turns = _turns(self._pasts)
+        clean = [turn for turn in turns if self._is_clean_or_handled(turn)]
+        moving = {self._seen[t.path].stamp.inode: t.path for t in clean if t.target is None and t.path in self._seen}
+        for turn in clean:
+            self._turn_back(turn, moving)
+        self._keep_directories_in_use()
+        self._require_parents()
+        if self._conflicts:
+            lines = "\n".join(f"  {printable(item.path)} {item.detail}" for item in self._conflicts)
+            raise Conflict(f"cannot be undone without losing later changes:\n{lines}", hint="Nothing was changed.")
+        return Undo(
+            change_set(self._changes.values()), self._seen, self._sources, tuple(self._merged), tuple(self._left)
+        )
+
+    def _is_clean_or_handled(self, turn: _Turn) -> bool:
+        """True when the path stands as the transactions left it; otherwise it is merged, left or in conflict now."""
+        current = self._current(turn)
+        if current is not None:
+            self._seen[turn.path] = current
+        image = current.image if current is not None else None
+        expected = turn.expected.image if turn.expected is not None else None
+        target = turn.target.image if turn.target is not None else None
+        if image == target:
+            return False
+        if image == expected:
+            return True
+        self._merge(turn, image, expected, target)
+        return False
+
+    def _current(self, turn: _Turn) -> Seen | None:
+        name = turn.path.rpartition("/")[2]
+        try:
+            directory = self._site.workspace.directory(parent_of(turn.path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        found = look(self._calls, directory, name)
+        if found is not None and turn.expected is not None and is_same(found, turn.expected):
+            if found.st_ctime_ns <= self._settled_ns or turn.expected.image.kind == "directory":
+                return Seen(turn.expected.image, stamp_of(found))
+        return observe(self._calls, directory, name)
+
+    def _turn_back(self, turn: _Turn, moving: dict[int, str]) -> None:
+        current = self._seen.get(turn.path)
+        pre = current.image if current is not None else None
+        if turn.target is None:
+            self._changes[turn.path] = Change(turn.path, pre, None)
+            if turn.slot and self._held(turn.slot) is None:
+                self._sources[turn.path] = Held(turn.slot, None)
+            return
+        origin = moving.get(turn.target.stamp.inode) if pre is None else None
+        self._changes[turn.path] = Change(turn.path, pre, turn.target.image, origin)
+        if origin is None:
+            self._find_object(turn, pre)
+
+    def _find_object(self, turn: _Turn, pre: Image | None) -> None:
+        assert turn.target is not None
+        image = turn.target.image
+        if turn.slot and is_same(self._held(turn.slot), turn.target):
+            self._sources[turn.path] = Held(turn.slot, turn.target)
+            return
+        held = self._held(turn.slot) if turn.slot else None
+        if held is not None and is_same(held, Seen(image._replace(mode=held.st_mode & 0o7777), turn.target.stamp)):
+            # The old object is here, but a transaction in between gave it another mode: copy it with the right one.
+            self._sources[turn.path] = CopyOf(lambda: self._open_slot(turn.slot))
+            return
+        if image.kind != "file" or (pre is not None and pre._replace(mode=image.mode) == image):
+            return  # links, directories and modes are rebuilt from the image itself
+        source = self._stored(image.digest, image.size)
+        if source is None:
+            self._conflicts.append(Divergence(turn.path, "has no old content kept any more"))
+        else:
+            self._sources[turn.path] = source
+
+    def _held(self, slot: str) -> os.stat_result | None:
+        try:
+            directory, name = self._site.slot_directory(slot, own="")
+        except FileNotFoundError:
+            return None
+        return look(self._calls, directory, name)
+
+    def _open_slot(self, slot: str) -> int:
+        directory, name = self._site.slot_directory(slot, own="")
+        return self._calls.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+
+    def _stored(self, digest: str, size: int) -> Source | None:
+        if size == 0:
+            return Bytes(b"")
+        try:
+            self._calls.close(self._blobs.open(digest))
+            return CopyOf(lambda: self._blobs.open(digest))
+        except FileNotFoundError:
+            data = self._text(digest)
+            return Bytes(data) if data is not None else None
+
+    def _text(self, digest: str) -> bytes | None:
+        for past in self._pasts:
+            found = read_contents(self._calls, self._site.state.directory(f"{KEPT}/{past.txn}"), {digest})
+            if digest in found:
+                return found[digest]
+        return None
+
+    def _merge(self, turn: _Turn, mine: Image | None, base: Image | None, theirs: Image | None) -> None:
+        if mine is None or base is None or theirs is None or {mine.kind, base.kind, theirs.kind} != {"file"}:
+            self._conflicts.append(Divergence(turn.path, _why_not(mine, base, theirs)))
+            return
+        data = self._merged_text(turn, mine, base, theirs)
+        if data is None:
+            self._conflicts.append(Divergence(turn.path, "was edited since, in the same place"))
+            return
+        from blake3 import blake3
+
+        mode = theirs.mode if mine.mode == base.mode else mine.mode
+        image = mine._replace(size=len(data), digest=blake3(data).hexdigest(), mode=mode)
+        if image != mine:
+            self._changes[turn.path] = Change(turn.path, mine, image)
+            self._sources[turn.path] = Bytes(data)
+            self._merged.append(turn.path)
+
+    def _merged_text(self, turn: _Turn, mine: Image, base: Image, theirs: Image) -> bytes | None:
+        if max(mine.size, base.size, theirs.size) > TEXT_LIMIT:
+            return None
+        old = self._old_bytes(turn, theirs)
+        now = self._workspace_bytes(turn.path, mine)
+        wrote = now if mine.digest == base.digest else old if theirs.digest == base.digest else self._text(base.digest)
+        if old is None or now is None or wrote is None:
+            return None
+        return merged_lines(wrote, now, old) if all(map(is_text, (old, now, wrote))) else None
+
+    def _old_bytes(self, turn: _Turn, theirs: Image) -> bytes | None:
+        if turn.slot and is_same(self._held(turn.slot), turn.target):
+            return self._checked_bytes(self._open_slot(turn.slot), theirs)
+        source = self._stored(theirs.digest, theirs.size)
+        if isinstance(source, CopyOf):
+            return self._checked_bytes(source.open(), theirs)
+        return source.data if isinstance(source, Bytes) else None
+
+    def _workspace_bytes(self, path: str, image: Image) -> bytes | None:
+        fd = self._calls.open_beneath(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, self._site.workspace.fd)
+        return self._checked_bytes(fd, image)
+
+    def _checked_bytes(self, fd: int, image: Image) -> bytes | None:
+        try:
+            data = self._calls.pread(fd, TEXT_LIMIT + 1, 0)
+            return data if content_digest(self._calls, fd) == image.digest and len(data) == image.size else None
+        finally:
+            self._calls.close(fd)
+
+    def _keep_directories_in_use(self) -> None:
+        """U3: deepest first, a directory goes only when everything in it goes too."""
+        for path in sorted(self._changes, reverse=True):
+            change = self._changes[path]
+            if change.post is not None or change.pre is None or change.pre.kind != "directory":
+                continue
+            names = self._calls.names(self._site.workspace.directory(path))
+            staying = [name for name in names if not self._goes(f"{path}/{name}")]
+            if staying:
+                del self._changes[path]
+                self._sources.pop(path, None)
+                self._left.append(Divergence(path, f"stays: it holds {printable(staying[0])}, which is not ours"))
+
+    def _goes(self, path: str) -> bool:
+        return path in self._changes and self._changes[path].post is None
+
+    def _require_parents(self) -> None:
+        for path, change in self._changes.items():
+            parent = parent_of(path)
+            if change.pre is not None or not parent or parent in self._changes:
+                continue
+            try:
+                self._site.workspace.directory(parent)
+            except OSError:
+                self._conflicts.append(Divergence(path, f"cannot come back: {printable(parent)} is gone"))
+
+
+def _turns(pasts: Sequence[Past]) -> list[_Turn]:
+    """Fold the logs, newest first, into one turn a path."""
+    turns: dict[str, _Turn] = {}
+    for past in pasts:
+        for op in reversed(past.log.ops):
+            known = turns.get(op.path)
+            expected = known.expected if known is not None else op.post
+            slot = op.slot or (known.slot if known is not None else "")
+            turns[op.path] = _Turn(op.path, expected, op.pre, slot)
+    return [turns[path] for path in sorted(turns)]
+
+
+def _why_not(mine: Image | None, base: Image | None, theirs: Image | None) -> str:
+    if mine is None:
+        return "was deleted since"
+    if base is None:
+        return "was created since, where this change had removed it"
+    if theirs is None:
+        return "was made by this change and edited since"
+    return f"was replaced since by another {mine.kind}"
+
+
+def require_intact(past: Past, root: str) -> None:
+    """A log that is not the one the ledger knows must not steer anything."""
+    if past.log.root != root:
+        raise Tampering(f"the log of {past.txn} is not the one that was carried out", hint="Nothing was changed.")

@@ -1,0 +1,326 @@
+"""The walk over a tree: one directory at a time, depth first, guided by what was known before.
+
+A directory is looked at (its own entries are read), then its subdirectories are walked, then it is sealed.
+
+    LOOK ──same before and after──▶ WAITING (for subdirectories) ──none left──▶ SEALED
+      ▲                                │
+      └── something moved: look again ─┘   at most ATTEMPTS times, then Conflict names the path
+
+Invariants
+  W1  Every directory is opened from its parent's descriptor, never through a link, never on another file system.
+  W2  The list of names belongs to the directory's own stat row: that row was equal before and after the look.
+  W3  At most OPEN_DIRECTORIES descriptors are held. An ancestor parked for that is reopened as `..`
+      and must prove to be the same inode.
+  W4  A directory with equal rows everywhere keeps its known block, the very same object.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from typing import NamedTuple
+
+from holdfast.disk.calls import Calls
+from holdfast.errors import Blocked, Conflict
+from holdfast.model.path import STATE_DIRECTORY, printable
+from holdfast.workspace.block import (
+    DIRECTORY,
+    LOCKED_DIRECTORY,
+    NEVER,
+    STAMP,
+    Block,
+    Entry,
+    Row,
+    directories_in,
+    packed,
+    row_of,
+    sealed,
+)
+from holdfast.workspace.index import Index
+from holdfast.workspace.reader import GONE, MOUNTED, MOVED, Reader
+
+ATTEMPTS = 6
+OPEN_DIRECTORIES = 64
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_PAUSE_S = 0.002
+# Bounds the memory for one huge directory: a stat result is ten times as large as what is kept of it.
+_BATCH = 1024
+# By name, whatever it is: a linked work tree's `.git` is a file.
+_LEFT_OUT = frozenset((b".git",))
+_LEFT_OUT_OF_ROOT = _LEFT_OUT | {os.fsencode(STATE_DIRECTORY)}
+
+
+class Known(NamedTuple):
+    """What an earlier look knew of a directory; an empty row matches none."""
+
+    block: Block | None = None
+    row: Row = ()
+    xattrs: bytes = b""
+
+
+class Frame:
+    """A directory being walked. `entries` is None as long as nothing differs from the known block."""
+
+    __slots__ = ("attempts", "children", "entries", "fd", "known", "known_extras", "name", "names", "place", "row",
+                 "waiting", "xattrs")  # fmt: skip
+
+    def __init__(self, fd: int, name: bytes, place: int, known: Block | None) -> None:
+        self.fd = fd
+        self.name = name
+        self.place = place
+        self.known = known
+        self.known_extras = known.extras() if known is not None else {}
+        self.names: list[bytes] = []
+        self.entries: list[Entry] | None = None
+        self.children: dict[int, Block] = known.children if known is not None else {}
+        self.waiting: list[int] = []
+        self.row: Row = ()
+        self.xattrs = b""
+        self.attempts = 0
+
+    def known_entry(self, place: int) -> Entry:
+        assert self.known is not None
+        return Entry(self.known.record(place), self.known.stamp(place), self.known_extras.get(place, b""))
+
+    def known_child(self, place: int) -> Known:
+        """What was known of the subdirectory at a place of this frame."""
+        child = self.children.get(place)
+        if child is None:
+            return Known()
+        entry = self.known_entry(place) if self.entries is None else self.entries[place]
+        return Known(child, STAMP.unpack(entry.stamp), entry.extra)
+
+    def differ(self, upto: int) -> None:
+        """From here on the directory has entries of its own, the first `upto` of them as known."""
+        self.entries = [self.known_entry(place) for place in range(upto)]
+        self.names = self.names[:upto]
+        self.children = {place: child for place, child in self.children.items() if place < upto}
+
+    def add(self, name: bytes, entry: Entry, known_place: int) -> None:
+        """The next entry; a directory inherits what was known below the same name."""
+        assert self.entries is not None
+        if self.known is not None and entry.record[:1] == DIRECTORY and known_place in self.known.children:
+            self.children[len(self.entries)] = self.known.children[known_place]
+        self.names.append(name)
+        self.entries.append(entry)
+
+    def wait(self) -> None:
+        """All entries are there; the subdirectories come next, in order."""
+        if self.entries is not None:
+            places = [place for place, entry in enumerate(self.entries) if entry.record[:1] == DIRECTORY]
+        else:
+            places = directories_in(self.known) if self.known is not None else []
+        self.waiting = places[::-1]
+
+    def settle(self, place: int, entry: Entry, child: Block | None) -> None:
+        """The subdirectory that was waited for is done."""
+        self.waiting.pop()
+        if self.entries is None:
+            if child is self.children.get(place) and entry == self.known_entry(place):
+                return
+            self.differ(len(self.names))
+        assert self.entries is not None
+        self.entries[place] = entry
+        if child is not None:
+            self.children[place] = child
+        else:
+            self.children.pop(place, None)
+
+    def block(self) -> Block:
+        """What is known now; the known block itself if it says the same (W4)."""
+        old = self.known
+        if self.entries is None and old is not None:
+            return old
+        new = sealed(self.names, self.entries or [], self.children)
+        if old is not None and (new.facts, new.stamps) == (old.facts, old.stamps) and new.children == old.children:
+            return old
+        return new
+
+
+class Walk:
+    """One pass over one tree."""
+
+    def __init__(self, calls: Calls, workers: int) -> None:
+        self._calls = calls
+        self._workers = workers
+        self._stack: list[Frame] = []
+
+    def run(self, root: str, index: Index | None) -> Index:
+        # The clock is read before anything else: what is written from now on is never taken for old.
+        moment = time.time_ns()
+        try:
+            fd = self._calls.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise Blocked(f"{printable(root)}: {error.strerror}") from None
+        self._stack = [Frame(fd, b"", 0, None)]
+        try:
+            self._device = self._calls.fstat(fd).st_dev
+            self._reader = Reader(self._calls, self._device, moment, self._workers)
+            known = Known(index.root, STAMP.unpack(index.stamp)) if index else Known()
+            self._stack[0] = self._looked(self._stack[0], known)
+            return self._walked()
+        except OSError as error:
+            name = os.fsencode(error.filename) if isinstance(error.filename, (bytes, str)) else b""
+            raise Blocked(f"{self._path(name)}: cannot be read: {error.strerror}") from error
+        finally:
+            for frame in self._stack:
+                self._close(frame)
+
+    def _walked(self) -> Index:
+        while True:
+            frame = self._stack[-1]
+            if frame.waiting:
+                self._descend(frame, frame.waiting[-1])
+                continue
+            block = frame.block()
+            if len(self._stack) == 1:
+                return Index(block, self._reader.stamp(frame.row))
+            self._ascend(frame, block)
+
+    def _descend(self, parent: Frame, place: int) -> None:
+        name = parent.names[place]
+        try:
+            fd = self._calls.open(name, _DIRECTORY, dir_fd=parent.fd)
+        except PermissionError:
+            self._lock(parent, place)
+            return
+        except OSError as error:
+            if error.errno not in MOVED:
+                raise
+            self._look_again(parent)
+            return
+        self._stack.append(Frame(fd, name, place, None))
+        self._park()
+        try:
+            self._stack[-1] = self._looked(self._stack[-1], parent.known_child(place))
+        except PermissionError:
+            self._close(self._stack.pop())
+            self._lock(parent, place)
+
+    def _ascend(self, frame: Frame, block: Block) -> None:
+        parent = self._stack[-2]
+        if parent.fd < 0:
+            self._reopen(parent, frame)
+        self._close(frame)
+        self._stack.pop()
+        record = packed(DIRECTORY, frame.row, digest=block.digest)
+        parent.settle(frame.place, Entry(record, self._reader.stamp(frame.row), frame.xattrs), block)
+
+    def _lock(self, parent: Frame, place: int) -> None:
+        """Record a directory that cannot be listed or searched, by what its parent shows of it."""
+        row = self._reader.row(parent.fd, parent.names[place])
+        if row is GONE or row is MOUNTED or not stat.S_ISDIR(row[4]):
+            self._look_again(parent)
+        else:
+            parent.settle(place, Entry(packed(LOCKED_DIRECTORY, row), NEVER), None)
+
+    def _look_again(self, frame: Frame) -> None:
+        """A subdirectory was no longer there; what has been read so far is not read again."""
+        frame.attempts += 1
+        if frame.attempts > ATTEMPTS:
+            raise Conflict(f"{self._path()} keeps changing while it is read")
+        _pause(frame.attempts)
+        self._stack[-1] = self._looked(frame, Known(frame.block()))
+
+    def _looked(self, frame: Frame, known: Known) -> Frame:
+        """The directory's own entries, read so that they belong together (W2)."""
+        for attempt in range(ATTEMPTS):
+            _pause(attempt)
+            found = self._calls.fstat(frame.fd)
+            if found.st_dev != self._device:
+                raise Conflict(f"{self._path()}: another file system was mounted here while it was read")
+            row = row_of(found)
+            same = row == known.row
+            xattrs = known.xattrs if same else self._reader.xattrs(frame.fd)
+            new = Frame(frame.fd, frame.name, frame.place, known.block)
+            new.row, new.attempts, new.xattrs = row, frame.attempts, xattrs or b""
+            new.names = known.block.names() if same and known.block is not None else self._listed(frame.fd)
+            whole = self._survey(new) and xattrs is not None
+            if whole and row_of(self._calls.fstat(frame.fd)) == row:
+                return new
+            # The next attempt lists again, and reads again only what differs from this one.
+            known = Known(new.block())
+        raise Conflict(f"{self._path()} keeps changing while it is read")
+
+    def _survey(self, frame: Frame) -> bool:
+        """Read every entry that differs from the known ones; False if a name was gone when its turn came."""
+        whole = True
+        rows: list[Row] = []
+        start = 0
+        if frame.known is not None and frame.known.names() == frame.names:
+            start, rows = self._first_difference(frame.fd, frame.known, frame.names)
+        if frame.known is None or start < len(frame.names) or frame.known.count != len(frame.names):
+            whole = self._gather(frame, start, rows)
+        frame.wait()
+        return whole
+
+    def _first_difference(self, fd: int, known: Block, names: list[bytes]) -> tuple[int, list[Row]]:
+        """Where the first batch that differs begins, and its rows."""
+        for start in range(0, len(names), _BATCH):
+            rows = self._reader.rows(fd, names[start : start + _BATCH])
+            if rows != known.rows(start, start + _BATCH):
+                return start, rows
+        return len(names), []
+
+    def _gather(self, frame: Frame, start: int, rows: list[Row]) -> bool:
+        names, old = frame.names, frame.known.names() if frame.known is not None else []
+        places = {name: place for place, name in enumerate(old)}
+        frame.differ(start)
+        whole = True
+        for at in range(start, len(names), _BATCH):
+            part = names[at : at + _BATCH]
+            for name, row in zip(part, rows or self._reader.rows(frame.fd, part), strict=True):
+                place = places.get(name, -1)
+                kept = place >= 0 and frame.known is not None and frame.known.row(place) == row
+                entry = frame.known_entry(place) if kept else self._fresh(frame.fd, name, row)
+                if entry is None:
+                    whole = False
+                else:
+                    frame.add(name, entry, place)
+            rows = []
+        return whole
+
+    def _fresh(self, fd: int, name: bytes, row: Row) -> Entry | None:
+        """An entry read anew; None if it is gone."""
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                _pause(attempt)
+                row = self._reader.row(fd, name)
+            if row is GONE:
+                return None
+            entry = self._reader.entry(fd, name, row)
+            if entry is not None:
+                return entry
+        raise Conflict(f"{self._path(name)} keeps changing while it is read")
+
+    def _listed(self, fd: int) -> list[bytes]:
+        left_out = _LEFT_OUT_OF_ROOT if len(self._stack) == 1 else _LEFT_OUT
+        return sorted(name for name in map(os.fsencode, self._calls.names(fd)) if name not in left_out)
+
+    def _park(self) -> None:
+        """Close the descriptor of the ancestor that makes one too many (W3)."""
+        if len(self._stack) > OPEN_DIRECTORIES:
+            self._close(self._stack[-1 - OPEN_DIRECTORIES])
+
+    def _reopen(self, parent: Frame, child: Frame) -> None:
+        parent.fd = self._calls.open(b"..", _DIRECTORY, dir_fd=child.fd)
+        found = self._calls.fstat(parent.fd)
+        if (found.st_dev, found.st_ino) != (self._device, parent.row[0]):
+            raise Conflict(f"{self._path()} was moved while it was read")
+
+    def _close(self, frame: Frame) -> None:
+        if frame.fd >= 0:
+            self._calls.close(frame.fd)
+            frame.fd = -1
+
+    def _path(self, name: bytes = b"") -> str:
+        names = [frame.name for frame in self._stack[1:]]
+        return printable(os.fsdecode(b"/".join([*names, name] if name else names))) or "the workspace"
+
+
+def _pause(attempt: int) -> None:
+    """Longer and longer, none before the first attempt."""
+    if attempt:
+        time.sleep(_PAUSE_S * (1 << attempt))

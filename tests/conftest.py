@@ -1,0 +1,65 @@
+"""What every test may rely on: an environment of its own, and a workspace to break.
+
+No test can read or change the real user's keys, configuration, ledger anchors or git identity.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Deadlines measure the machine, not the code: it may be shared.
+# Stateful tests use real disks, whose slowness is not a fault of the generated data.
+settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("holdfast")
+
+_HOMES = ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")
+# Set by git when it runs a hook, and then every git started here would work on the wrong repository.
+_GIT_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
+_IDENTITY = {"NAME": "Test", "EMAIL": "test@example.invalid"}
+
+
+def _isolate(environment: pytest.MonkeyPatch, home: Path) -> None:
+    environment.setenv("HOME", str(home))
+    for name in _HOMES:
+        environment.setenv(name, str(home / name.lower()))
+    for name in (*_GIT_PLACES, *(name for name in os.environ if name.startswith("HOLDFAST_"))):
+        environment.delenv(name, raising=False)
+    environment.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    for role in ("AUTHOR", "COMMITTER"):
+        for key, value in _IDENTITY.items():
+            environment.setenv(f"GIT_{role}_{key}", value)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _home_for_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fixtures wider than one test see no real home either."""
+    with pytest.MonkeyPatch.context() as environment:
+        _isolate(environment, tmp_path_factory.mktemp("session-home"))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fresh home, outside the test's `tmp_path`; state and configuration go below it."""
+    directory = tmp_path_factory.mktemp("home")
+    _isolate(monkeypatch, directory)
+    return directory
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """An empty directory to guard."""
+    directory = tmp_path / "workspace"
+    directory.mkdir()
+    return directory
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs root where there is none; -ra prints it."""
+    if item.get_closest_marker("root") is not None and os.geteuid() != 0:
+        pytest.skip("needs root")
