@@ -76,14 +76,14 @@ def appends(folder: str, rounds: int) -> None:
         lambda: ledger.append(*one),
     )
     (group,) = turns(max(1, rounds // 10), lambda: ledger.append_many(hundred))
-    print(f"raw append + fdatasync, preallocated   {reserved * 1e6:9.1f} µs")
-    print(f"raw append + fdatasync, plain          {plain * 1e6:9.1f} µs   {plain / reserved:5.2f} × preallocated")
-    print(
-        f"append                                 {ours * 1e6:9.1f} µs   {ours / reserved:5.2f} × preallocated (goal 1.20)"
-    )
-    print(
-        f"append_many(100), a record             {group * 1e4:9.1f} µs   {group / 100 / reserved:5.2f} × preallocated"
-    )
+    _row("raw append + fdatasync, preallocated", reserved, reserved)
+    _row("raw append + fdatasync, plain", plain, reserved)
+    _row("append (goal 1.20)", ours, reserved)
+    _row("append_many(100), a record", group / 100, reserved)
+
+
+def _row(name: str, seconds: float, floor: float) -> None:
+    print(f"{name:38} {seconds * 1e6:9.1f} µs   {seconds / floor:5.2f} × preallocated")
 
 
 def verification(folder: str, rounds: int, count: int, size: int) -> None:

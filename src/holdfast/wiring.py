@@ -4,6 +4,8 @@
     rehearsal = hf.simulate(hf.plan("change.yaml"))     # exactly what would happen; nothing has
     execution = hf.execute(rehearsal, approved_by="me")  # all of it, or none of it
     hf.undo(execution.id, approved_by="me")
+
+Verbs that only look must start fast, so the parts that change things are imported when one of them is asked for.
 """
 
 from __future__ import annotations
@@ -11,33 +13,60 @@ from __future__ import annotations
 import os
 import time
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from holdfast.disk.calls import CALLS, Calls
-from holdfast.engine.history import Return, collect, restore_to, undo_of
-from holdfast.engine.pipeline import Pipeline, Progress, Verified, job_of, require_passed
 from holdfast.errors import HoldfastError, VerificationFailed
 from holdfast.model.canonical import Json
-from holdfast.model.execution import Divergence, Execution
-from holdfast.model.path import STATE_DIRECTORY, checked_path
-from holdfast.model.plan import Chmod, Create, Delete, Inline, Move, Plan, Step, Symlink, Update, Write
-from holdfast.simulation.rehearsal import Rehearsal
+from holdfast.model.path import STATE_DIRECTORY
 from holdfast.store.anchor import anchor_path
-from holdfast.store.audit import Verification
 from holdfast.store.database import Records, Row
+from holdfast.store.journal import read_head
 from holdfast.store.keys import key_path, load_key, load_or_create_key
 from holdfast.store.ledger import Ledger
 from holdfast.store.state import create_state, find_workspace, read_identity
-from holdfast.workspace.keeping import Reclaimed
-from holdfast.workspace.recovery import Unsettled, open_divergence
 from holdfast.workspace.site import Site
-from holdfast.workspace.tree import Snapshot, snapshot
+
+if TYPE_CHECKING:
+    from holdfast.engine.changes import Changes
+    from holdfast.engine.difference import Difference
+    from holdfast.engine.history import Return
+    from holdfast.engine.pipeline import Pipeline, Progress, Verified
+    from holdfast.model.execution import Divergence, Execution
+    from holdfast.model.plan import Plan
+    from holdfast.simulation.rehearsal import Rehearsal
+    from holdfast.store.audit import Verification
+    from holdfast.workspace.keeping import Reclaimed
+    from holdfast.workspace.recovery import Unsettled
+    from holdfast.workspace.tree import Snapshot
+
 
 class Holdfast:
     """A workspace under guard."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
-        self.path = pipeline.site.path
+    def __init__(
+        self, site: Site, ledger: Ledger, records: Records, id: str, wait: float, progress: Progress | None
+    ) -> None:
+        self.site = site
+        self.ledger = ledger
+        self.records = records
+        self.path = site.path
+        self.id = id
+        self.lock_path = os.path.join(site.state.path, "lock")
+        self.last: Execution | None = None  # what the newest call of `execute` or `go_back` came to, also if it raised
+        self._wait = wait
+        self._progress = progress
+        self._pipeline: Pipeline | None = None
+
+    @property
+    def pipeline(self) -> Pipeline:
+        if self._pipeline is None:
+            from holdfast.engine.pipeline import Pipeline
+
+            self._pipeline = Pipeline(self.site, self.ledger, self.records, self.lock_path, self._wait, self._progress)
+        return self._pipeline
+
+    # ── change ──
 
     def plan(self, path: str) -> Plan:
         """Read a change file ("-" is standard input)."""
@@ -47,42 +76,53 @@ class Holdfast:
 
     def already_done(self, plan: Plan) -> Row | None:
         """The execution that did this very plan, when its effect still stands."""
-        return self._pipeline.already_done(plan)
+        return self.pipeline.already_done(plan)
 
     def simulate(self, plan: Plan) -> Rehearsal:
-        return self._pipeline.rehearse(plan)
+        return self.pipeline.rehearse(plan)
 
     def verify(self, rehearsal: Rehearsal) -> Verified:
         """Run the plan's checks on a scratch copy; look at the receipts."""
-        return self._pipeline.verify(rehearsal)
+        return self.pipeline.verify(rehearsal)
 
     def execute(self, rehearsal: Rehearsal, *, approved_by: str, verified: Verified | None = None) -> Execution:
         """All of it, or none of it; raises what stopped it. Checks that did not run yet run first."""
+        from holdfast.engine.pipeline import job_of, require_passed
+
         proof = verified if verified is not None else self.verify(rehearsal)
         try:
             require_passed(proof)
         except VerificationFailed as error:
-            self._pipeline.record_refusal(job_of(rehearsal), approved_by, proof.receipts, error.message)
+            self.last = self.pipeline.record_refusal(job_of(rehearsal), approved_by, proof.receipts, error.message)
             raise
-        execution = self._pipeline.execute_rehearsed(rehearsal, approved_by=approved_by, verified=proof)
-        self._pipeline.raise_failure()
-        return execution
+        self.last = self.pipeline.execute_rehearsed(rehearsal, approved_by=approved_by, verified=proof)
+        self.pipeline.raise_failure()
+        return self.last
 
     def transaction(self, intent: str, *, approved_by: str = "") -> Changes:
         """Collect small changes in a `with` block; they land together when it ends without an exception."""
-        return Changes(self, intent, approved_by or user())
+        from holdfast.engine.changes import Changes
+
+        who = approved_by or user()
+        return Changes(intent, lambda plan: self.execute(self.simulate(plan), approved_by=who))
+
+    # ── go back ──
 
     def preview_undo(self, id: str) -> Return:
-        return undo_of(self._pipeline, self.resolve(id))
+        from holdfast.engine.history import undo_of
+
+        return undo_of(self.pipeline, self.resolve(id))
 
     def preview_restore(self, at_ns: int) -> Return:
-        return restore_to(self._pipeline, at_ns)
+        from holdfast.engine.history import restore_to
+
+        return restore_to(self.pipeline, at_ns)
 
     def go_back(self, way: Return, *, approved_by: str) -> Execution:
         """Carry out a previewed undo or restore."""
-        execution = self._pipeline.execute(way.job, approved_by=approved_by)
-        self._pipeline.raise_failure()
-        return execution
+        self.last = self.pipeline.execute(way.job, approved_by=approved_by)
+        self.pipeline.raise_failure()
+        return self.last
 
     def undo(self, id: str, *, approved_by: str = "") -> Execution:
         return self.go_back(self.preview_undo(id), approved_by=approved_by or user())
@@ -91,84 +131,67 @@ class Holdfast:
         return self.go_back(self.preview_restore(at_ns), approved_by=approved_by or user())
 
     def recover(self, *, accept: bool = False) -> Unsettled | None:
-        return self._pipeline.recover(accept=accept)
+        return self.pipeline.recover(accept=accept)
 
     def gc(self, *, keep_days: int = 30) -> Reclaimed:
-        return collect(self._pipeline, keep_ns=keep_days * 86_400 * 10**9, now_ns=time.time_ns())
+        from holdfast.engine.history import collect
+
+        return collect(self.pipeline, keep_ns=keep_days * 86_400 * 10**9, now_ns=time.time_ns())
+
+    # ── look ──
 
     def log(self, *, limit: int = 50, search: str = "") -> list[Row]:
-        return self._pipeline.records.executions(limit=limit, search=search)
+        return self.records.executions(limit=limit, search=search)
 
     def resolve(self, prefix: str) -> str:
-        return self._pipeline.records.resolve(prefix)
+        return self.records.resolve(prefix)
 
     def show(self, id: str) -> tuple[Row, dict[str, Json] | None]:
-        return self._pipeline.records.execution(self.resolve(id))
+        return self.records.execution(self.resolve(id))
+
+    def difference(self, id: str) -> Difference:
+        """What an execution changed, with the bytes of both sides as far as they are still kept."""
+        from holdfast.engine.difference import past_difference
+        from holdfast.settlement.record import KIND
+
+        found = self.resolve(id)
+        entry = self.ledger.find(KIND, found)
+        return past_difference(self.site, found, str(entry.body["root"]) if entry is not None else "")
 
     def audit(self) -> Verification:
-        return self._pipeline.ledger.verify()
+        return self.ledger.verify()
+
+    def needs_recovery(self) -> bool:
+        """Is something unfinished: after a crash, or because somebody is at work right now? A few small reads."""
+        journal = self.site.journal()
+        head = read_head(self.site.calls, journal)
+        if (head is not None and head.state == "PREPARED") or set(self.site.calls.names(journal)) - {"head"}:
+            return True
+        newest = self.ledger.head()
+        return newest is not None and newest.seq > self.records.projected
 
     def open_divergence(self) -> tuple[Divergence, ...]:
         """What an interrupted rollback left for a person to decide."""
-        return open_divergence(self._pipeline.site)
+        from holdfast.workspace.recovery import open_divergence
+
+        return open_divergence(self.site)
 
     def tree(self) -> Snapshot:
-        return snapshot(self.path, self._pipeline.site.state.path)
+        from holdfast.workspace.tree import snapshot
 
-    @property
-    def pipeline(self) -> Pipeline:
-        return self._pipeline
+        return snapshot(self.path, self.site.state.path)
 
     def close(self) -> None:
-        self._pipeline.records.close()
-        self._pipeline.site.close()
+        self.records.close()
+        self.site.close()
 
     def __enter__(self) -> Holdfast:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
-
-
-class Changes:
-    """Steps collected in a `with` block. `execution` is there after a successful end."""
-
-    def __init__(self, hf: Holdfast, intent: str, approved_by: str) -> None:
-        self._hf = hf
-        self._intent = intent
-        self._approved_by = approved_by
-        self._steps: list[Step] = []
-        self.execution: Execution | None = None
-
-    def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        self._steps.append(Write(checked_path(path), Inline(data), mode))
-
-    def update(self, path: str, old: bytes, data: bytes, *, mode: int | None = None) -> None:
-        self._steps.append(Update(checked_path(path), old, Inline(data), mode))
-
-    def create(self, path: str, *, mode: int | None = None) -> None:
-        """An empty file; with a trailing slash, a directory."""
-        self._steps.append(Create(checked_path(path), path.endswith("/"), mode))
-
-    def delete(self, path: str, *, recursive: bool = False) -> None:
-        self._steps.append(Delete(checked_path(path), recursive))
-
-    def move(self, path: str, to: str) -> None:
-        self._steps.append(Move(checked_path(path), checked_path(to)))
-
-    def chmod(self, path: str, mode: int) -> None:
-        self._steps.append(Chmod(checked_path(path), mode))
-
-    def symlink(self, path: str, target: str) -> None:
-        self._steps.append(Symlink(checked_path(path), target))
-
-    def __enter__(self) -> Changes:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is None and self._steps:
-            plan = Plan(self._intent, tuple(self._steps))
-            self.execution = self._hf.execute(self._hf.simulate(plan), approved_by=self._approved_by)
 
 
 def init(path: str = ".", calls: Calls = CALLS) -> str:
@@ -183,14 +206,15 @@ def init(path: str = ".", calls: Calls = CALLS) -> str:
     return identity.id
 
 
-def open(path: str = ".", *, wait: float = 0.0, progress: Progress | None = None, calls: Calls = CALLS) -> Holdfast:
-    """The workspace at or above `path`; what a crash left is repaired first."""
+def open(  # noqa: A001 (`holdfast.open` is the front door)
+    path: str = ".", *, wait: float = 0.0, progress: Progress | None = None, calls: Calls = CALLS
+) -> Holdfast:
+    """The workspace at or above `path`; the first verb that changes something repairs what a crash left."""
     site = Site(find_workspace(path), calls)
     try:
         identity = read_identity(site.state)
         ledger = Ledger(site.state.path, load_key(key_path(), calls), identity.id, anchor_path(identity.id), calls)
-        records = Records(site.state.path)
-        return Holdfast(Pipeline(site, ledger, records, os.path.join(site.state.path, "lock"), wait, progress))
+        return Holdfast(site, ledger, Records(site.state.path), identity.id, wait, progress)
     except (HoldfastError, OSError):
         site.close()
         raise

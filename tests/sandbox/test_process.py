@@ -47,6 +47,13 @@ def alive(pid: int) -> bool:
     return text.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
+def command_line(pid: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 def children_of_this_process() -> set[str]:
     return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
@@ -324,6 +331,14 @@ class TestWhatIsLeftBehind:
         assert (finished.timed_out, finished.survivors) == (True, 0)
         assert not alive(int(pid_file.read_text()))
 
+    def test_a_daemon_in_the_making_is_found(self, tmp_path: Path) -> None:
+        """The program ends while its grandchild is on the way into a new session; none slips through."""
+        tag = str(tmp_path / "pid")
+        for _ in range(8):
+            assert python(DAEMON, tag).survivors == 0
+            lines = [command_line(name) for name in os.listdir("/proc") if name.isdigit()]
+            assert not [line for line in lines if tag.encode() in line]
+
     def test_a_job_in_its_own_group_is_found(self) -> None:
         """Leaving the process group is not leaving the session."""
         code = "import os, time\npid = os.fork()\nif not pid: os.setpgid(0, 0); time.sleep(60)\n"
@@ -363,7 +378,7 @@ print(pid)
 
     def test_a_short_lived_helper_is_not_a_leftover(self) -> None:
         """The tail of a pipeline may end a moment after its head, and is heard to the end."""
-        finished = start("sh", "-c", "(sleep 0.03; echo late) & echo early")
+        finished = start("sh", "-c", "(sleep 0.01; echo late) & echo early")
         assert (finished.output, finished.left_behind) == (b"early\nlate\n", 0)
 
     def test_strangers_are_left_alone(self) -> None:

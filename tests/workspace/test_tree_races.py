@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,7 @@ class Neighbour(Calls):
         self._after_read = after_read
         self._times = times
         self._watched = -1
+        self.reached: list[str] = []
 
     def open(  # type: ignore[override]
         self, path: str | bytes, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
@@ -34,6 +36,7 @@ class Neighbour(Calls):
         if ours and self._before_open is not None:
             self._act(self._before_open)
         fd = os.open(path, flags, mode, dir_fd=dir_fd)
+        self.reached.append(os.readlink(f"/proc/self/fd/{fd}"))
         if ours:
             self._watched = fd
         return fd
@@ -99,6 +102,17 @@ def test_what_is_swapped_in_for_a_file_is_recorded_as_what_it_is(tree: Path, mak
     """The open neither blocks nor follows; the snapshot is that of the tree after the swap."""
     deed = replaced(tree / "dir" / "victim", make)
     check_equals_rest(tree, Neighbour("victim", before_open=deed))
+
+
+def test_a_link_swapped_in_for_a_file_is_not_followed(tree: Path, outside: Path) -> None:
+    """What it points to is not even opened."""
+    deed = replaced(tree / "dir" / "victim", lambda path: path.symlink_to(outside / "inner"))
+    calls = Neighbour("victim", before_open=deed)
+    image = snapshot(str(tree), None, calls=calls).get("dir/victim")
+    assert image is not None
+    assert image.target == str(outside / "inner")
+    assert str(tree / "other") in calls.reached
+    assert not [path for path in calls.reached if path.startswith(str(outside))]
 
 
 def test_a_directory_swapped_for_a_link_is_not_followed(tree: Path, outside: Path) -> None:
@@ -175,6 +189,17 @@ def test_a_renamed_file_is_never_lost(tree: Path) -> None:
         str(tree), None, calls=Neighbour("(list)", after_read=lambda: (tree / "other").rename(tree / "another"))
     )
     assert [path for path, _ in taken.entries()] == ["another", "dir", "dir/inner", "dir/victim"]
+
+
+def test_a_name_added_while_a_known_directory_is_listed_is_there(tree: Path) -> None:
+    """The index helps with the entries, not with the list: it belongs to one state of the directory."""
+    state = tree / ".holdfast"
+    state.mkdir()
+    time.sleep(0.05)
+    snapshot(str(tree), str(state))
+    os.utime(tree)
+    calls = Neighbour("(list)", after_read=(tree / "late").touch)
+    assert snapshot(str(tree), str(state), calls=calls).get("late") is not None
 
 
 def test_a_vanished_directory_is_not_there(tree: Path) -> None:

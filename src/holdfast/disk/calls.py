@@ -87,6 +87,7 @@ class Calls:
     listxattr = staticmethod(os.listxattr)
     getxattr = staticmethod(os.getxattr)
     setxattr = staticmethod(os.setxattr)
+    removexattr = staticmethod(os.removexattr)
     sendfile = staticmethod(os.copy_file_range)
     lseek = staticmethod(os.lseek)
     truncate = staticmethod(os.ftruncate)
@@ -94,6 +95,8 @@ class Calls:
     @staticmethod
     def names(directory: int) -> list[str]:
         """The names in a directory, in no order."""
+        # btrfs shows a descriptor only the names there were when it was opened or last rewound; ours live long.
+        os.lseek(directory, 0, os.SEEK_SET)
         return os.listdir(directory)
 
     @staticmethod

@@ -27,9 +27,13 @@ class Root:
         self.calls = calls
         self.fd = calls.open(self.path, _DIRECTORY | os.O_CLOEXEC)
         self._open: dict[str, int] = {}
+        # Loops ask for the same directory again and again; this answers without touching the cache's order.
+        self._last, self._last_fd = "", self.fd
 
     def directory(self, path: str) -> int:
         """A descriptor of the directory at `path`; the empty path is the root itself."""
+        if path == self._last:
+            return self._last_fd
         if not path:
             return self.fd
         fd = self._open.pop(path, None)
@@ -38,10 +42,12 @@ class Root:
             if len(self._open) >= CACHE:
                 self.calls.close(self._open.pop(next(iter(self._open))))
         self._open[path] = fd
+        self._last, self._last_fd = path, fd
         return fd
 
     def forget(self) -> None:
         """Close what is cached, so that the next look resolves the path anew."""
+        self._last, self._last_fd = "", self.fd
         while self._open:
             self.calls.close(self._open.popitem()[1])
 
@@ -49,7 +55,7 @@ class Root:
         self.forget()
         if self.fd >= 0:
             self.calls.close(self.fd)
-            self.fd = -1
+            self.fd = self._last_fd = -1
 
     def __enter__(self) -> Root:
         return self

@@ -33,11 +33,11 @@ class Lock:
         self._fd = self._calls.open(self._path, flags, 0o600)
         try:
             self._acquire()
+            self._calls.pwrite(self._fd, _holder().ljust(120).encode("ascii") + b"\n", 0)
         except BaseException:
             self._calls.close(self._fd)
             self._fd = -1
             raise
-        self._calls.pwrite(self._fd, _holder().ljust(120).encode("ascii") + b"\n", 0)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -12,6 +12,7 @@ from holdfast.engine.pipeline import Job, Pipeline
 from holdfast.errors import Blocked, InvalidInput
 from holdfast.model.changeset import Change
 from holdfast.model.execution import Divergence
+from holdfast.settlement.record import KIND
 from holdfast.store.database import Row
 from holdfast.workspace.keeping import Reclaimed, reclaim
 from holdfast.workspace.undo import Past, plan_undo, read_past, require_intact
@@ -85,8 +86,10 @@ def _way_back(pipeline: Pipeline, rows: list[Row], intent: str, undoes: list[str
 
 def _checked_past(pipeline: Pipeline, row: Row) -> Past:
     past = read_past(pipeline.site, row.id)
-    require_intact(past, str(row.summary["root"]))
-    return past
+    entry = pipeline.ledger.find(KIND, row.id)
+    # The tables can be edited by whoever can edit the log; the ledger cannot.
+    require_intact(past, str(entry.body["root"]) if entry is not None else "")
+    return past._replace(settled_ns=row.at_ns)
 
 
 def _names(row: Row, key: str) -> list[str]:

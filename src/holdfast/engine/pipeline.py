@@ -18,13 +18,12 @@ from holdfast.checks.health import check_health
 from holdfast.checks.verify import verify
 from holdfast.disk.lock import Lock
 from holdfast.engine.results import step_results
-from holdfast.errors import Conflict, VerificationFailed
+from holdfast.errors import Conflict, HoldfastError, VerificationFailed
 from holdfast.execution.carry_out import CarryOut
 from holdfast.model.canonical import Json
 from holdfast.model.changeset import ChangeSet, images_digest
 from holdfast.model.execution import Execution, Receipt
 from holdfast.model.image import Seen
-from holdfast.model.path import printable
 from holdfast.model.plan import HealthCheck, Plan
 from holdfast.settlement.record import Closing, catch_up, settle
 from holdfast.simulation.rehearsal import Rehearsal, StepReport, rehearse
@@ -42,13 +41,15 @@ from holdfast.workspace.undo import stands_as_left
 
 Progress = Callable[[str, int, int], None]
 _VERIFY_TRIES = 3
+_UNRECORDED = "Put right what stopped it; the next verb that changes something records it first."
 
 
 class Verified(NamedTuple):
-    """Receipts, and the tree of the workspace they stand on; they are stale when it moves."""
+    """Receipts for one change set, and the tree of the workspace they stand on; they are stale when it moves."""
 
     receipts: tuple[Receipt, ...]
     base_tree: str
+    change_set: str = ""
 
 
 class Job(NamedTuple):
@@ -106,7 +107,7 @@ class Pipeline:
         self.recovered = None
         with Lock(self._lock_path, wait=self._wait, calls=self.site.calls):
             if accept:
-                self._settle_unsettled(accept_divergence(self.site), keep_material=True)
+                self._settle_unsettled(accept_divergence(self.site))
             self._recover()
         return self.recovered
 
@@ -119,7 +120,7 @@ class Pipeline:
     def already_done(self, plan: Plan) -> Row | None:
         """An execution of this very plan whose effect still stands, path by path."""
         for row in self.records.live_with_plan(plan.digest):
-            if row.kept and stands_as_left(self.site, row.id):
+            if row.kept and stands_as_left(self.site, row.id, row.at_ns):
                 return row
         return None
 
@@ -129,6 +130,7 @@ class Pipeline:
         if not plan.verify:
             return Verified((), "")
         base_tree = self._tree()
+        self.progress("verify: in a scratch copy, which is being made", 0, len(plan.verify))
         with scratch_copy(self.site, rehearsal.change_set, rehearsal.sources) as directory:
             digest = snapshot(directory, None).digest
             receipts = verify(
@@ -138,7 +140,7 @@ class Pipeline:
                 save_log=self._save_log,
                 progress=lambda done, total, text: self.progress(f"verify: {text}", done, total),
             )
-        return Verified(receipts, base_tree)
+        return Verified(receipts, base_tree, rehearsal.change_set.digest)
 
     def execute(self, job: Job, *, approved_by: str, verified: Verified = Verified((), "")) -> Execution:
         """Carry the job out under the lock. The execution tells how it ended; see `raise_failure`."""
@@ -149,11 +151,15 @@ class Pipeline:
         """Like `execute`; when the tree moved elsewhere since the checks ran, they run again on what stands now."""
         for _ in range(_VERIFY_TRIES):
             with self.locked():
-                if not verified.receipts or self._tree() == verified.base_tree:
+                if not rehearsal.plan.verify or self._still_proves(verified, rehearsal):
                     return self._execute(job_of(rehearsal), approved_by, verified)
             verified = self.verify(rehearsal)
             require_passed(verified)
         raise Conflict("the workspace keeps changing, so the checks never matched it", hint="Nothing was changed.")
+
+    def _still_proves(self, verified: Verified, rehearsal: Rehearsal) -> bool:
+        """Receipts for another change set, or for another tree, prove nothing about this one."""
+        return verified.change_set == rehearsal.change_set.digest and verified.base_tree == self._tree()
 
     def record_refusal(self, job: Job, approved_by: str, receipts: tuple[Receipt, ...], reason: str) -> Execution:
         """A change that was tried and must not land is in the records too: ABORTED, with the reason."""
@@ -206,12 +212,12 @@ class Pipeline:
     def _header(self, job: Job, approved_by: str) -> dict[str, Json]:
         return {
             "version": 1,
-            "intent": job.intent,
+            "intent": _whole_characters(job.intent),
             "plan_id": job.plan_id,
             "plan_digest": job.plan_digest,
             "change_set": job.change_set.digest,
             "base": job.change_set.base,
-            "approved_by": approved_by,
+            "approved_by": _whole_characters(approved_by),
             "undoes": list(job.undoes),
             "revives": list(job.revives),
         }
@@ -228,13 +234,13 @@ class Pipeline:
     def _close(
         self, job: Job, execution: Execution, root: str, operations: int, committed: bool, approved_by: str
     ) -> None:
-        header = self._header(job, approved_by)
-        settle(
-            self.site,
-            self.ledger,
-            self.records,
-            Closing(execution.id, committed, header, root, operations, False, execution),
-        )
+        closing = Closing(execution.id, committed, self._header(job, approved_by), root, operations, (), execution)
+        try:
+            settle(self.site, self.ledger, self.records, closing)
+        except (OSError, HoldfastError) as error:
+            kind = type(error) if isinstance(error, HoldfastError) else HoldfastError
+            said = f"{'the change was applied' if committed else 'nothing was changed'}, but it is not recorded: {error}"
+            raise kind(said, hint=_UNRECORDED, changed=committed) from error
 
     def _keep_texts(self, txn: str, job: Job) -> None:
         changes = {change.path: change.post for change in job.change_set.changes}
@@ -243,13 +249,17 @@ class Pipeline:
             for path, source in job.sources.items()
             if isinstance(source, Bytes) and (post := changes.get(path)) is not None and post.kind == "file"
         )
-        write_contents(self.site.calls, self.site.state.directory(f"journal/{txn}"), items)
+        try:
+            write_contents(self.site.calls, self.site.state.directory(f"journal/{txn}"), items)
+        except OSError:
+            # The change is committed; a full disk now costs a later undo its merges, and nothing else (see contents).
+            return
 
     def _recover(self) -> None:
-        self._settle_unsettled(recover(self.site), keep_material=False)
+        self._settle_unsettled(recover(self.site))
         catch_up(self.ledger, self.records)
 
-    def _settle_unsettled(self, found: Unsettled | None, *, keep_material: bool) -> None:
+    def _settle_unsettled(self, found: Unsettled | None) -> None:
         if found is None:
             return
         closing = Closing(
@@ -258,7 +268,7 @@ class Pipeline:
             found.header,
             found.root,
             found.operations,
-            keep_material,
+            found.left,
             None,
         )
         settle(self.site, self.ledger, self.records, closing)
@@ -271,12 +281,17 @@ class Pipeline:
         return Blobs(self.site.state).put(data)
 
 
+def _whole_characters(text: str) -> str:
+    """Half characters have no canonical form, and a record must not fail after the change was made."""
+    return "".join("\ufffd" if "\ud800" <= ch <= "\udbff" else ch for ch in text)
+
+
 def require_passed(verified: Verified) -> None:
     """VerificationFailed naming what failed; nothing was applied."""
     failed = [receipt for receipt in verified.receipts if not receipt.passed]
     if failed:
         raise VerificationFailed(
-            "\n".join(f"{printable(' '.join(receipt.command))}: {receipt.detail}" for receipt in failed),
+            "\n".join(receipt.detail for receipt in failed),
             hint="The checks ran on a scratch copy. Nothing was changed.",
         )
 

@@ -68,7 +68,11 @@ class CarryOut:
         self.execution = advanced(self.execution, status, time.time_ns())
 
     def _check_health(self, health: HealthChecks) -> None:
-        receipts = health()
+        try:
+            receipts = health()
+        except OSError as error:
+            # A full disk, a missing directory: not known to be healthy is not healthy.
+            raise VerificationFailed(f"the health checks could not be run: {error}") from error
         self.execution = replace(self.execution, receipts=(*self.execution.receipts, *receipts))
         failed = [receipt for receipt in receipts if not receipt.passed]
         if failed:
@@ -106,7 +110,8 @@ class CarryOut:
         try:
             outcome = self._transaction.roll_back()
         except OSError as error:
-            self.failure = NeedsHuman(f"rolling back could not finish: {error}", changed=True)
+            moved = self.execution.status != "BACKING_UP"
+            self.failure = NeedsHuman(f"rolling back could not finish: {error}", changed=moved)
             return
         if outcome.divergence:
             self.execution = replace(self.execution, divergence=(*self.execution.divergence, *outcome.divergence))

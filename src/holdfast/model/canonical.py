@@ -18,6 +18,9 @@ Json: TypeAlias = "None | bool | int | str | list[Json] | dict[str, Json]"
 # Separators without blanks and sorted keys make C1; ensure_ascii makes C3.
 _encoder = json.JSONEncoder(ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":"))
 
+# A string as it stands in the canonical form; for hot paths that put a row together by themselves.
+quoted = json.encoder.encode_basestring_ascii
+
 
 def canonical(value: object) -> bytes:
     """The canonical bytes of a JSON-like value (tuples count as lists)."""
@@ -39,7 +42,12 @@ def digest_of(value: object) -> str:
 
 
 def _refuse_foreign_types(value: object) -> None:
-    if value is None or isinstance(value, (bool, int, str)):
+    if isinstance(value, str):
+        # A high surrogate and a low one side by side would be written like the character they stand for (C1).
+        if not value.isascii() and any("\ud800" <= ch <= "\udbff" for ch in value):
+            raise TypeError("canonical form has no half characters")
+        return
+    if value is None or isinstance(value, (bool, int)):
         return
     if isinstance(value, (list, tuple)):
         for item in value:
@@ -49,6 +57,7 @@ def _refuse_foreign_types(value: object) -> None:
         for key, item in value.items():
             if not isinstance(key, str):
                 raise TypeError(f"canonical form has string keys only, not {type(key).__name__}")
+            _refuse_foreign_types(key)
             _refuse_foreign_types(item)
         return
     raise TypeError(f"canonical form has no {type(value).__name__}")

@@ -12,8 +12,8 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from holdfast.model.canonical import canonical_rows
-from holdfast.model.image import Image
+from holdfast.model.canonical import canonical_rows, quoted
+from holdfast.model.image import Image, image_text
 
 
 class Change(NamedTuple):
@@ -59,19 +59,33 @@ def change_set(changes: Iterable[Change], reads: Iterable[Observation] = ()) -> 
     for change in ordered:
         if change.pre == change.post:
             raise ValueError(f"a change that changes nothing: {change.path!r}")
-    whole = canonical_rows([ordered, seen_reads])
-    base = canonical_rows([[(c.path, c.pre) for c in ordered], seen_reads])
-    return ChangeSet(ordered, seen_reads, _sha256(whole), _sha256(base))
+    return ChangeSet(ordered, seen_reads, *_digests(ordered, seen_reads))
 
 
 def images_digest(images: Iterable[tuple[str, Image | None]]) -> str:
     """One digest over what stands at some paths: the proof that a rollback restored them."""
-    return _sha256(canonical_rows(sorted(images, key=lambda row: row[0].encode("utf-8", "surrogateescape"))))
+    ordered = sorted(images, key=lambda row: row[0].encode("utf-8", "surrogateescape"))
+    return _sha256(_listed([f"[{quoted(path)},{image_text(image)}]" for path, image in ordered]))
+
+
+def _digests(changes: tuple[Change, ...], reads: tuple[Observation, ...]) -> tuple[str, str]:
+    """Over `[changes, reads]`, and over the same without what will be; each image is spelled once."""
+    whole, base = [], []
+    for path, pre, post, origin in changes:
+        known = f"[{quoted(path)},{image_text(pre)}"
+        base.append(known + "]")
+        whole.append(f"{known},{image_text(post)},{'null' if origin is None else quoted(origin)}]")
+    seen = canonical_rows(reads).decode("ascii")
+    return _sha256(f"[{_listed(whole)},{seen}]"), _sha256(f"[{_listed(base)},{seen}]")
+
+
+def _listed(rows: list[str]) -> str:
+    return f"[{','.join(rows)}]"
 
 
 def _path_bytes(item: Change | Observation) -> bytes:
     return item.path.encode("utf-8", "surrogateescape")
 
 
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("ascii")).hexdigest()

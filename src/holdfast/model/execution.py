@@ -2,12 +2,14 @@
 
     PENDING ─▶ VALIDATING ─▶ BACKING_UP ─▶ APPLYING ─▶ VERIFYING ─▶ HEALTH_CHECKING ─▶ COMPLETED
        │           │             │            │            │               │
-       └───────────┴─ ABORTED ───┘            └────────────┴───────────────┴─▶ ROLLED_BACK | PARTIAL | FAILED
+       └───────────┴─ ABORTED ───┤            └────────────┴───────────────┴─▶ ROLLED_BACK | PARTIAL | FAILED
+                                 └─▶ PARTIAL | FAILED
 
 ABORTED      nothing in the workspace was changed
 ROLLED_BACK  everything was changed back, and a digest over the touched paths proves it
 PARTIAL      what was ours was changed back; files that somebody else changed meanwhile were left to them
 FAILED       the rollback itself could not finish; the material is kept, a human is needed
+             (from BACKING_UP: nothing moved, but the journal can no longer be told so)
 
 Invariant X1: `ROLLED_BACK` is entered only with equal before and after digests; asserted in `advanced`.
 """
@@ -35,7 +37,7 @@ _AFTER_CHANGE: tuple[Status, ...] = ("ROLLED_BACK", "PARTIAL", "FAILED")
 MOVES: dict[Status, tuple[Status, ...]] = {
     "PENDING": ("VALIDATING", "ABORTED"),
     "VALIDATING": ("BACKING_UP", "ABORTED"),
-    "BACKING_UP": ("APPLYING", "ABORTED"),
+    "BACKING_UP": ("APPLYING", "ABORTED", "PARTIAL", "FAILED"),
     "APPLYING": ("VERIFYING", *_AFTER_CHANGE),
     "VERIFYING": ("HEALTH_CHECKING", *_AFTER_CHANGE),
     "HEALTH_CHECKING": ("COMPLETED", *_AFTER_CHANGE),

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from holdfast.model.canonical import canonical_rows, quoted
+
 Kind = Literal["file", "directory", "symlink"]
 
 # (name, hex of value) pairs, sorted by name.
@@ -44,3 +46,20 @@ class Seen(NamedTuple):
 
     image: Image
     stamp: Stamp
+
+
+def image_text(image: Image | None) -> str:
+    """What `canonical_rows` makes of an image, in less than half the time: change sets and journals hold many."""
+    if image is None:
+        return "null"
+    kind, mode, uid, gid, size, digest, target, xattrs = image
+    rest = canonical_rows(xattrs).decode("ascii") if xattrs else "[]"
+    return f"[{quoted(kind)},{mode},{uid},{gid},{size},{quoted(digest)},{quoted(target)},{rest}]"
+
+
+def seen_text(seen: Seen | None) -> str:
+    """The same for an image with its stamp."""
+    if seen is None:
+        return "null"
+    image, (inode, size, mtime_ns, ctime_ns, links) = seen
+    return f"[{image_text(image)},[{inode},{size},{mtime_ns},{ctime_ns},{links}]]"

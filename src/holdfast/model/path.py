@@ -17,7 +17,14 @@ STATE_DIRECTORY = ".holdfast"
 
 _PROTECTED = {STATE_DIRECTORY, ".git"}
 # Code points that some file systems drop when they compare names.
-_IGNORABLE = dict.fromkeys([0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0x2060, 0xFEFF, 0xAD, *range(0x202A, 0x202F)])
+_IGNORABLE = dict.fromkeys(
+    [0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0xFEFF, 0xAD, *range(0x202A, 0x202F), *range(0x2060, 0x2070)]
+)
+# Letters and marks that show nothing at all: fillers, joiners, variation selectors.
+_BLANK = frozenset(
+    [0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0,
+     *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]
+)
 
 
 def checked_path(text: str) -> str:
@@ -86,8 +93,8 @@ def _folded(name: str) -> str:
 
 
 def _is_plain(ch: str) -> bool:
-    # Bidi controls, zero-width and control characters fall under C*; line separators under Zl, Zp.
-    return ch.isprintable() and unicodedata.category(ch)[0] not in "C" and unicodedata.category(ch) not in ("Zl", "Zp")
+    # Not printable: controls, bidi and zero-width characters (C*), and every separator (Z*) but the blank.
+    return ch.isprintable() and ord(ch) not in _BLANK
 
 
 def _escaped(ch: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b32encode
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from holdfast.model.canonical import canonical_rows
@@ -19,6 +19,7 @@ from holdfast.model.canonical import canonical_rows
 Risk = Literal["low", "medium", "high", "critical"]
 RISKS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
 OnFailure = Literal["rollback", "stop", "continue"]
+_STEPS_AT_ONCE = 512
 
 
 class Inline(NamedTuple):
@@ -135,10 +136,14 @@ class Plan:
     verify: tuple[CommandCheck, ...] = ()
     health: tuple[HealthCheck, ...] = ()
     on_failure: OnFailure = "rollback"
+    # Over everything above, contents included; made once, since it reads every byte of them.
+    digest: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def digest(self) -> str:
-        return hashlib.sha256(canonical_rows(self._fields(row_of))).hexdigest()
+    def __post_init__(self) -> None:
+        digest = hashlib.sha256(canonical_rows(self._head()))
+        for start in range(0, len(self.steps), _STEPS_AT_ONCE):
+            digest.update(canonical_rows([row_of(step) for step in self.steps[start : start + _STEPS_AT_ONCE]]))
+        object.__setattr__(self, "digest", digest.hexdigest())
 
     @property
     def id(self) -> str:
@@ -153,17 +158,17 @@ class Plan:
 
     def document(self) -> dict[str, object]:
         """The plan as JSON shows it: contents by digest and size, never by value (they may hold secrets)."""
-        return {**self._fields(described), "digest": self.digest, "affected_paths": list(self.affected_paths)}
+        steps = [described(step) for step in self.steps]
+        return {**self._head(), "steps": steps, "digest": self.digest, "affected_paths": list(self.affected_paths)}
 
-    def _fields(self, step_form: object) -> dict[str, object]:
-        form = row_of if step_form is row_of else described
+    def _head(self) -> dict[str, object]:
+        """Everything but the steps."""
         return {
             "version": 1,
             "intent": self.intent,
             "objective": self.objective,
             "rationale": self.rationale,
             "risk_proposed": self.risk,
-            "steps": [form(step) for step in self.steps],
             "verification_plan": [check._asdict() for check in self.verify],
             "health_checks": [check._asdict() for check in self.health],
             "rollback_plan": "restore every touched path from the journal, then prove it by digest",
@@ -187,6 +192,8 @@ def described(step: Step) -> dict[str, object]:
 
 
 def _digestible(value: object) -> object:
+    if value is None or isinstance(value, (str, int)):
+        return value
     if isinstance(value, Inline):
         return _bytes_row(value.data)
     if isinstance(value, FromFile):

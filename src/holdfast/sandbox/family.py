@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import signal
 
-_RESCANS = 5
+_LOOKS = 6
 # Positions in /proc/PID/stat after the name.
-_STATE, _SESSION, _THREADS = 0, 3, 17
+_STATE, _THREADS = 0, 17
 
 
 class Family:
@@ -24,15 +24,18 @@ class Family:
     def members(self) -> list[int]:
         """The living ones.
 
-        A listed process may fork a child and end before we look at it; the child would be missed.
-        So a look in which something vanished and nothing was found is taken again.
+        A listed process may fork a child that is not in the list, and end before we look at it.
+        So we look again until nobody is unreadable who was not so the time before:
+        whatever such a process forked before it ended is in the later list.
         """
-        for _ in range(_RESCANS):
-            pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-            verdicts = [self._has(pid) for pid in pids]
-            found = [pid for pid, verdict in zip(pids, verdicts, strict=True) if verdict]
-            if found or None not in verdicts:
+        known: set[int] = set()
+        for _ in range(_LOOKS):
+            verdicts = {int(name): self._has(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+            found = [pid for pid, belongs in verdicts.items() if belongs]
+            unreadable = {pid for pid, belongs in verdicts.items() if belongs is None}
+            if found or unreadable <= known:
                 return found
+            known = unreadable
         return []
 
     def send(self, pid: int, number: signal.Signals) -> None:
@@ -63,18 +66,22 @@ class Family:
             self.send(pid, signal.SIGKILL)
 
     def _has(self, pid: int) -> bool | None:
-        """Whether a process belongs; None when it vanished while we looked."""
+        """Whether a process belongs; None when it has ended, or has no memory to look at as kernel threads do."""
         try:
-            # pid (name, which may hold anything) state parent group session ... threads ...
-            fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-            # A process whose first thread ended is shown as a zombie although other threads run on.
-            if fields[_STATE] in (b"Z", b"X") and int(fields[_THREADS]) < 2:
-                return False
-            return int(fields[_SESSION]) == self.session or self._mark in _read(f"/proc/{pid}/environ")
+            if os.getsid(pid) == self.session:
+                return not _is_zombie(pid)
+            return self._mark in _read(f"/proc/{pid}/environ")
         except PermissionError:
             return False  # another user's, or one that closed itself to inspection
         except (FileNotFoundError, ProcessLookupError):
             return None
+
+
+def _is_zombie(pid: int) -> bool:
+    # pid (name, which may hold anything) state parent group session ... threads ...
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    # A process whose first thread ended is shown as a zombie although other threads run on.
+    return fields[_STATE] in (b"Z", b"X") and int(fields[_THREADS]) < 2
 
 
 def _read(path: str) -> bytes:

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from holdfast.model.canonical import Json
-from holdfast.model.execution import RESULT_WORDS, Execution
+from holdfast.model.execution import RESULT_WORDS, Divergence, Execution
+from holdfast.model.path import printable
 from holdfast.store.chain import Entry
 from holdfast.store.database import Records, Row
 from holdfast.store.ledger import Ledger
@@ -26,14 +27,17 @@ KIND = "execution"
 
 
 class Closing(NamedTuple):
-    """What is to be settled. `header` is the journal's, `execution` is absent when a crash took it."""
+    """What is to be settled. `header` is the journal's, `execution` is absent when a crash took it.
+
+    `left` is what a person accepted as it stands; then the old objects are kept.
+    """
 
     txn: str
     committed: bool
     header: Mapping[str, Json]
     root: str
     operations: int
-    keep_material: bool
+    left: tuple[Divergence, ...]
     execution: Execution | None
 
 
@@ -43,7 +47,7 @@ def settle(site: Site, ledger: Ledger, records: Records, closing: Closing) -> En
     if entry is None:
         entry = ledger.append(KIND, _body(closing), time.time_ns())
     site.calls.point("in-ledger")
-    if closing.committed or closing.keep_material:
+    if closing.committed or closing.left:
         keep(site, closing.txn)
     else:
         remove_stage(site, closing.txn)
@@ -84,7 +88,7 @@ def project(records: Records, entry: Entry, execution: Execution | None) -> None
         at_ns=entry.at_ns,
         changes=_int(body["changes"]),
         live=committed,
-        kept=committed,
+        kept=committed or body["status"] == "PARTIAL",
         summary=body,
     )
     document = json.dumps(execution_document(execution, body)) if execution is not None else None
@@ -136,8 +140,9 @@ def _body(closing: Closing) -> dict[str, Json]:
         status = str(closing.execution.status)
         errors: list[Json] = list(closing.execution.errors)
     else:
-        status = "COMPLETED" if closing.committed else "PARTIAL" if closing.keep_material else "ROLLED_BACK"
+        status = "COMPLETED" if closing.committed else "PARTIAL" if closing.left else "ROLLED_BACK"
         errors = [] if closing.committed else ["the process ended before it was finished; recovery rolled it back"]
+        errors += [f"{printable(item.path)} {item.detail}" for item in closing.left]
     names = ("plan_id", "plan_digest", "change_set", "base", "intent", "approved_by", "undoes", "revives")
     return {
         **{name: header[name] for name in names},

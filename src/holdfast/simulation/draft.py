@@ -129,8 +129,8 @@ class Draft:
         return node.came_from if gone and old is not None and old.image == node.image else None
 
     def _copy_of(self, path: str) -> CopyOf:
-        root = self._site.workspace
-        return CopyOf(lambda: root.calls.open_beneath(path, _READ, root.fd))
+        root, seen = self._site.workspace, self._seen.get(path)
+        return CopyOf(lambda: root.calls.open_beneath(path, _READ, root.fd), seen.stamp.mtime_ns if seen else None)
 
     def _look(self, path: str) -> Seen | None:
         if path in self._seen:
@@ -140,10 +140,16 @@ class Draft:
             directory = self._site.workspace.directory(parent)
             seen = observe(self._site.calls, directory, path[len(parent) + 1 if parent else 0 :])
         except OSError as error:
-            _refuse_unless_absent(path, error)
+            if error.errno != errno.ELOOP or not self._replaces_a_link(path):
+                _refuse_unless_absent(path, error)
             seen = None
         self._seen[path] = seen
         return seen
+
+    def _replaces_a_link(self, path: str) -> bool:
+        """Is the link on the way one that the plan itself puts a directory in place of?"""
+        there = ((self._future.get(above), self._seen.get(above)) for above in ancestors_of(path))
+        return any(node is not None and seen is not None and seen.image.kind == "symlink" for node, seen in there)
 
     def _require_plain_ancestors(self, path: str) -> None:
         """F2, for what the plan itself made; the kernel refuses what is on disk."""
@@ -174,7 +180,8 @@ class Draft:
             try:
                 names.update(self._site.calls.names(self._site.workspace.directory(path)))
             except OSError as error:
-                _refuse_unless_absent(path, error)
+                if error.errno != errno.ELOOP or not self._replaces_a_link(f"{path}/"):
+                    _refuse_unless_absent(path, error)
         for name in self._children.get(path, ()):
             if self._future[f"{path}/{name}"] is None:
                 names.discard(name)

@@ -14,10 +14,10 @@ from typing import NamedTuple, assert_never
 
 from blake3 import blake3
 
-from holdfast.errors import Blocked
+from holdfast.errors import Blocked, InvalidPath
 from holdfast.model.changeset import ChangeSet
 from holdfast.model.image import Image, Seen
-from holdfast.model.path import ancestors_of, printable
+from holdfast.model.path import ancestors_of, checked_path, printable
 from holdfast.model.plan import (
     Chmod,
     Content,
@@ -39,6 +39,7 @@ from holdfast.workspace.site import Site
 from holdfast.workspace.staging import Bytes, CopyOf, Source
 
 NEW_FILE_MODE = 0o644
+_PERMISSIONS = 0o777
 _SET_ID = 0o6000
 _CAPABILITY = "security.capability"
 _CHUNK = 1 << 20
@@ -94,6 +95,7 @@ def _report(draft: Draft, number: int, step: Step) -> StepReport:
 
 
 def _perform(draft: Draft, step: Step) -> str:
+    _require_plain(step)
     match step:
         case Write():
             return _write(draft, step.path, step.content, step.mode)
@@ -112,6 +114,16 @@ def _perform(draft: Draft, step: Step) -> str:
         case Read():
             return _read(draft, step)
     assert_never(step)
+
+
+def _require_plain(step: Step) -> None:
+    """A plan built in Python is as untrusted as one from a file: the same paths, the same permission bits."""
+    for path in (step.path, step.to) if isinstance(step, Move) else (step.path,):
+        if checked_path(path) != path:
+            raise InvalidPath(f"{printable(path)}: a path has no trailing slash")
+    mode = step.mode if isinstance(step, (Write, Update, Create, Chmod)) else None
+    if mode is not None and mode & ~_PERMISSIONS:
+        raise Blocked(f"{printable(step.path)}: {mode:o} is more than permission bits; Holdfast sets no others")
 
 
 def _write(draft: Draft, path: str, content: Content, mode: int | None) -> str:
@@ -193,6 +205,8 @@ def _chmod(draft: Draft, step: Chmod) -> str:
 
 
 def _symlink(draft: Draft, step: Symlink) -> str:
+    if not step.target or "\0" in step.target or any("\ud800" <= ch < "\udc80" for ch in step.target):
+        raise Blocked(f"{printable(step.path)}: a link cannot say {printable(step.target)!r}")
     there = draft.get(step.path)
     if there is not None and there.image.kind != "symlink":
         raise Blocked(f"{printable(step.path)} is a {there.image.kind}, not a symbolic link")
@@ -237,7 +251,8 @@ def _file_content(content: FromFile) -> tuple[str, int, Source]:
     except OSError as error:
         raise Blocked(f"the content file {printable(content.origin)} cannot be read: {error.strerror}") from error
     try:
-        while chunk := os.read(fd, _CHUNK):
+        # Somebody may have put something endless in its place: one chunk too many is enough to know.
+        while size <= content.size and (chunk := os.read(fd, _CHUNK)):
             ours.update(chunk)
             named.update(chunk)
             size += len(chunk)

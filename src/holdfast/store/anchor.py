@@ -54,7 +54,7 @@ class Anchor:
         self.path = path  # shown to a person, opened by nobody else
         self._calls = calls
         # The bytes last read or written here, and what they mean: the next append need not check the same bytes again.
-        self._raw, self._newest = b"", Anchored(0, 0, 0, "")
+        self._raw, self._newest = b"(nothing read yet)", Anchored(0, 0, 0, "")
         self._keyed = blake2b(workspace_id.encode() + b"\n", key=key, digest_size=32, person=_PERSON)
 
     def load(self) -> Anchored | None:

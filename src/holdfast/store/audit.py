@@ -5,9 +5,9 @@ with the next line as a witness:
 
     the first line that does not follow                                    problem
     ───────────────────────────────────────────────────────────────────────────────────────
-    the next line follows the line before it, as if it were not there      duplicate (seen before) or inserted
-    an exact copy of an earlier line                                       duplicate
+    is an exact copy of an earlier line                                    duplicate
     has a later number; the expected one comes further down                reordered
+    is nothing to the next line, which follows the line before it          inserted
     has a later number; the expected one is nowhere                        deleted
     anything else                                                          edited
     there is none, but the file ends before the anchor                     truncated
@@ -142,19 +142,19 @@ def _diagnosed(file: _File, walk: Walk, newest: int) -> Verification:
 def _cause(file: _File, walk: Walk, newest: int) -> tuple[Problem, str]:
     expected, rest = walk.good + 1, _lines(file, walk.offset)
     bad, after = next(rest), next(rest, b"")
-    seq, copied = claimed_seq(bad), _occurs_before(file, walk.offset, bad)
-    if copied:
+    seq, later = claimed_seq(bad), {claimed_seq(line) for line in (after, *rest)}
+    # A record of ours that stands too early: its number is possible, and nowhere else.
+    early = seq is not None and expected < seq <= (newest or seq) and seq not in later
+    if _occurs_before(file, walk.offset, bad):
         return "duplicate", f"record {seq} is here a second time, where record {expected} should be"
+    if early and expected in later:
+        return "reordered", f"record {seq} stands where record {expected} should be"
     if file.chain.follows(after, walk.mac):
         return "inserted", f"a line that is no record of this ledger, before record {expected}"
-    if seq is None or seq <= expected or 0 < newest < seq:
-        return "edited", f"record {expected} is not what was written"
-    if claimed_seq(after) == expected or any(claimed_seq(line) == expected for line in rest):
-        return "reordered", f"record {seq} stands where record {expected} should be"
-    if claimed_seq(after) == expected + 1:
-        return "edited", f"record {expected} is not what was written: it says it is record {seq}"
-    missing = f"record {expected} is" if seq == expected + 1 else f"records {expected} to {seq - 1} are"
-    return "deleted", f"{missing} missing before record {seq}"
+    if early and claimed_seq(after) != expected + 1:
+        missing = f"record {expected} is" if seq == expected + 1 else f"the records from {expected} on are"
+        return "deleted", f"{missing} missing before record {seq}"
+    return "edited", f"record {expected} is not what was written"
 
 
 def _occurs_before(file: _File, end: int, wanted: bytes) -> bool:

@@ -18,6 +18,7 @@ from holdfast.disk.confined import Root
 from holdfast.errors import Tampering
 
 OBJECTS = "objects"
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -46,7 +47,7 @@ class Blobs:
     def adopt(self, directory: int, name: str, digest: str) -> None:
         """Move a file whose bytes were checked into the store, or drop it where the store has them already."""
         folder = self._folder(digest)
-        if self._has(folder, digest):
+        if self._has(folder, digest) and self._is_sound(digest):
             self._calls.unlink(name, dir_fd=directory)
         else:
             self._calls.rename(name, digest[2:], src_dir_fd=directory, dst_dir_fd=folder)
@@ -54,7 +55,7 @@ class Blobs:
     def open(self, digest: str) -> int:
         """A descriptor for reading; FileNotFoundError when it is not here. The reader checks the digest."""
         directory = self._state.directory(f"{OBJECTS}/{digest[:2]}")
-        return self._calls.open(digest[2:], os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        return self._calls.open(digest[2:], _READ, dir_fd=directory)
 
     def get(self, digest: str) -> bytes:
         fd = self.open(digest)
@@ -94,6 +95,14 @@ class Blobs:
             except FileExistsError:
                 pass  # another reader's log made it between our look and our mkdir
             return self._state.directory(path)
+
+    def _is_sound(self, digest: str) -> bool:
+        """Blobs are written without a sync; after a power cut a name may have lost its bytes."""
+        try:
+            self.get(digest)
+        except Tampering:
+            return False
+        return True
 
     def _has(self, directory: int, digest: str) -> bool:
         try:

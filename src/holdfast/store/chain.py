@@ -137,7 +137,9 @@ def mac_of(line: bytes) -> bytes:
 
 
 def claimed_seq(line: bytes) -> int | None:
-    """The sequence number a line claims, None when it does not look like a record at all."""
+    """The sequence number a line claims, None when it does not look like one record."""
+    if line.count(_MAC) != 1:  # two records whose newline was taken away are no record
+        return None
     number, found, version = line[:-TRAILER].rpartition(b',"seq":')[2].partition(b',"v":')
     return int(number) if found and number.isdigit() and version.isdigit() else None
 

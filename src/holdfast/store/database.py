@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from holdfast.errors import Tampering, UnknownId
+from holdfast.errors import Blocked, HoldfastError, Tampering, UnknownId
 from holdfast.model.canonical import Json
 
 _SCHEMA = """
@@ -44,31 +46,48 @@ class Row(NamedTuple):
     summary: dict[str, Json]
 
 
+@contextmanager
+def _in_our_words() -> Iterator[None]:
+    """SQLite's errors as ours: what cannot be used now, and what is broken."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise Blocked(f".holdfast/holdfast.db cannot be used: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise Tampering(
+            f".holdfast/holdfast.db is damaged: {error}",
+            hint="It can be rebuilt: move it away and run 'holdfast recover'. Nothing else was changed.",
+        ) from error
+
+
 class Records:
     def __init__(self, state: str, *, read_only: bool = False) -> None:
         path = os.path.join(state, "holdfast.db")
-        self._db = sqlite3.connect(path, timeout=10, isolation_level=None)
+        for part in (path, f"{path}-wal", f"{path}-shm"):
+            _refuse_irregular(part)
+        with _in_our_words():
+            self._db = sqlite3.connect(path, timeout=10, isolation_level=None)
         try:
             self._prepare(read_only)
-        except sqlite3.DatabaseError as error:
+        except HoldfastError:
             self._db.close()
-            raise Tampering(
-                f".holdfast/holdfast.db is damaged: {error}",
-                hint="It can be rebuilt: move it away and run 'holdfast recover'. Nothing else was changed.",
-            ) from error
+            raise
 
     def close(self) -> None:
         self._db.close()
 
     @property
+    @_in_our_words()
     def projected(self) -> int:
         """The last ledger entry these tables know; 0 for none."""
         row = self._db.execute("SELECT value FROM meta WHERE key='projected'").fetchone()
         return int(row[0]) if row else 0
 
+    @_in_our_words()
     def save_plan(self, id: str, digest: str, at_ns: int, document: dict[str, object]) -> None:
         self._db.execute("INSERT OR IGNORE INTO plans VALUES(?,?,?,?)", (id, digest, at_ns, json.dumps(document)))
 
+    @_in_our_words()
     def save_execution(self, row: Row, document: str | None, seq: int, *, off: list[str], on: list[str]) -> None:
         """One transaction: the row, what it switched off and on again, and how far the ledger is projected."""
         with self._db:
@@ -77,29 +96,33 @@ class Records:
                 "INSERT INTO executions VALUES(?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET "
                 "status=excluded.status, live=excluded.live, kept=excluded.kept, summary=excluded.summary, "
                 "document=coalesce(excluded.document, document)",
-                (*row[:9], json.dumps(row.summary), document),
+                (*row._replace(intent=_storable(row.intent))[:9], json.dumps(row.summary), document),
             )
             self._db.executemany("UPDATE executions SET live=0 WHERE id=?", [(id,) for id in off])
             self._db.executemany("UPDATE executions SET live=1 WHERE id=?", [(id,) for id in on])
             self._db.execute("INSERT OR REPLACE INTO meta VALUES('projected',?)", (str(max(seq, self.projected)),))
 
+    @_in_our_words()
     def mark_projected(self, seq: int) -> None:
         self._db.execute("INSERT OR REPLACE INTO meta VALUES('projected',?)", (str(max(seq, self.projected)),))
 
+    @_in_our_words()
     def forget_material(self, ids: list[str]) -> None:
         """After gc: these can no longer be undone."""
         self._db.executemany("UPDATE executions SET kept=0 WHERE id=?", [(id,) for id in ids])
 
+    @_in_our_words()
     def executions(self, *, limit: int = -1, since_ns: int = 0, search: str = "") -> list[Row]:
-        """Newest first."""
-        pattern = "%" + search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+        """Newest first: in the order of the ledger, for a clock may be set back."""
+        pattern = "%" + _storable(search).replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
         found = self._db.execute(
             "SELECT id,plan_id,plan_digest,intent,status,at_ns,changes,live,kept,summary FROM executions "
-            "WHERE at_ns>=? AND (intent LIKE ? ESCAPE '\\' OR id LIKE ? ESCAPE '\\') ORDER BY at_ns DESC, rowid DESC LIMIT ?",
+            "WHERE at_ns>=? AND (intent LIKE ? ESCAPE '\\' OR id LIKE ? ESCAPE '\\') ORDER BY rowid DESC LIMIT ?",
             (since_ns, pattern, pattern, limit),
         )
         return [_row(values) for values in found]
 
+    @_in_our_words()
     def execution(self, id: str) -> tuple[Row, dict[str, Any] | None]:
         """One execution by its full id, with its document where it was saved."""
         found = self._db.execute(
@@ -110,6 +133,7 @@ class Records:
             raise UnknownId(f"there is no execution {id}")
         return _row(found[:10]), json.loads(found[10]) if found[10] else None
 
+    @_in_our_words()
     def plan(self, id: str) -> dict[str, Any]:
         found = self._db.execute("SELECT document FROM plans WHERE id=?", (id,)).fetchone()
         if found is None:
@@ -117,6 +141,7 @@ class Records:
         document: dict[str, Any] = json.loads(found[0])
         return document
 
+    @_in_our_words()
     def resolve(self, prefix: str) -> str:
         """The one id that starts so; raises UnknownId for none or several."""
         if not prefix.replace("-", "").isalnum():
@@ -135,14 +160,16 @@ class Records:
             raise UnknownId(f"{prefix} could be {', '.join(sorted(ids))}")
         return str(ids[0])
 
-    def live_with_plan(self, plan_digest: str) -> Iterator[Row]:
+    @_in_our_words()
+    def live_with_plan(self, plan_digest: str) -> list[Row]:
         found = self._db.execute(
             "SELECT id,plan_id,plan_digest,intent,status,at_ns,changes,live,kept,summary FROM executions "
-            "WHERE plan_digest=? AND live=1 AND status='COMPLETED' ORDER BY at_ns DESC",
+            "WHERE plan_digest=? AND live=1 AND status='COMPLETED' ORDER BY rowid DESC",
             (plan_digest,),
         )
-        return (_row(values) for values in found)
+        return [_row(values) for values in found]
 
+    @_in_our_words()
     def _prepare(self, read_only: bool) -> None:
         if read_only:
             self._db.execute("PRAGMA query_only=ON")
@@ -154,6 +181,21 @@ class Records:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.executescript(_SCHEMA + f"PRAGMA user_version={VERSION};")
         self._db.execute("PRAGMA synchronous=NORMAL")
+
+
+def _storable(text: str) -> str:
+    """SQLite keeps text that is whole Unicode only; a byte that is none is written as its escape."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _refuse_irregular(path: str) -> None:
+    """SQLite follows links and opens whatever is there; we do not let it."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(found.st_mode):
+        raise Tampering(f".holdfast/{os.path.basename(path)} is not a regular file")
 
 
 def _row(values: tuple[Any, ...]) -> Row:

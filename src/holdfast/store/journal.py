@@ -21,9 +21,12 @@ The root is SHA-256 over all record bytes.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
+import stat
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -31,8 +34,8 @@ from typing import Any, Literal, NamedTuple
 
 from holdfast.disk.calls import Calls
 from holdfast.errors import Tampering
-from holdfast.model.canonical import Json, canonical_rows
-from holdfast.model.image import Image, Seen, Stamp
+from holdfast.model.canonical import Json, canonical_rows, quoted
+from holdfast.model.image import Image, Seen, Stamp, seen_text
 
 HeadState = Literal["PREPARED", "COMMITTED", "ABORTED"]
 Action = Literal["flip", "mode"]
@@ -42,7 +45,7 @@ _HEAD_MAGIC = b"HFHEAD01"
 _LOG_MAGIC = b"HFLOG001"
 _FRAME = struct.Struct("<II")
 _OPS_A_RECORD = 512
-_STATES: tuple[HeadState, ...] = ("PREPARED", "COMMITTED", "ABORTED")
+_TXN = re.compile(r"[a-z]-[a-z0-9]{4,32}")
 
 
 class Head(NamedTuple):
@@ -81,7 +84,8 @@ def log_chunks(header: dict[str, Json], ops: Sequence[Op], parents: Sequence[Par
     yield _LOG_MAGIC
     yield _record(["begin", header])
     for start in range(0, len(ops), _OPS_A_RECORD):
-        yield _record(["ops", ops[start : start + _OPS_A_RECORD]])
+        rows = ",".join([_op_text(op) for op in ops[start : start + _OPS_A_RECORD]])
+        yield _framed(f'["ops",[{rows}]]'.encode("ascii"))
     yield _record(["parents", parents])
 
 
@@ -89,7 +93,7 @@ def parse_log(data: bytes) -> Log:
     """The log, or Tampering when it is not whole."""
     try:
         return _parse_log(data)
-    except (ValueError, TypeError, IndexError) as error:
+    except (ValueError, TypeError, LookupError) as error:
         raise Tampering(f"the journal holds something that is not a journal record: {error}") from error
 
 
@@ -115,16 +119,28 @@ def _parse_log(data: bytes) -> Log:
 
 
 def read_head(calls: Calls, journal: int) -> Head | None:
-    """The head sector; None when no transaction was ever prepared here."""
-    try:
-        fd = calls.open("head", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=journal)
-    except FileNotFoundError:
-        return None
+    """The head sector; None when no transaction was ever prepared here. Tampering when it is missing or damaged."""
+    fd = _open_head(calls, journal, os.O_RDONLY)
     try:
         sector = calls.pread(fd, SECTOR + 1, 0)
     finally:
         calls.close(fd)
     return _parse_head(sector)
+
+
+def _open_head(calls: Calls, journal: int, flags: int) -> int:
+    """Regular or not at all, and without blocking: a planted FIFO must not hang us."""
+    try:
+        fd = calls.open("head", flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=journal)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise
+        # A workspace is complete only with its head; without it nobody knows what was going on.
+        raise Tampering(f"the journal head is missing or no file: {error.strerror}", hint=_DAMAGE_HINT) from error
+    if stat.S_ISREG(calls.fstat(fd).st_mode):
+        return fd
+    calls.close(fd)
+    raise Tampering("the journal head is not a regular file", hint=_DAMAGE_HINT)
 
 
 def create_head(calls: Calls, journal: int) -> None:
@@ -143,7 +159,7 @@ def write_head(calls: Calls, journal: int, head: Head) -> None:
     """One sector, one sync. When the sync fails the state is in doubt: the caller must not acknowledge."""
     body = canonical_rows([head.state, head.txn, head.root])
     sector = _HEAD_MAGIC + _FRAME.pack(len(body), zlib.crc32(body)) + body
-    fd = calls.open("head", os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=journal)
+    fd = _open_head(calls, journal, os.O_WRONLY)
     try:
         if calls.pwrite(fd, sector.ljust(SECTOR, b"\0"), 0) != SECTOR:
             raise OSError(5, "the journal head was written only in part")
@@ -155,23 +171,33 @@ def write_head(calls: Calls, journal: int, head: Head) -> None:
 def _parse_head(sector: bytes) -> Head | None:
     if sector == bytes(SECTOR) or not sector:
         return None
-    length, crc = _FRAME.unpack_from(sector, 8) if len(sector) == SECTOR else (0, 0)
+    if len(sector) != SECTOR:
+        raise Tampering("the journal head was cut off or extended", hint=_DAMAGE_HINT)
+    length, crc = _FRAME.unpack_from(sector, 8)
     body = sector[16 : 16 + length]
     intact = sector[:8] == _HEAD_MAGIC and len(body) == length and zlib.crc32(body) == crc
     if not intact or any(sector[16 + length :]):
         raise Tampering("the journal head is damaged", hint=_DAMAGE_HINT)
-    state, txn, root = json.loads(body)
-    if state not in _STATES:
-        raise Tampering("the journal head names an unknown state", hint=_DAMAGE_HINT)
-    return Head(state, txn, root)
+    match json.loads(body or b"null"):
+        case [("PREPARED" | "COMMITTED" | "ABORTED") as state, str(txn), str(root)] if _TXN.fullmatch(txn):
+            return Head(state, txn, root)
+    raise Tampering("the journal head does not say what a head says", hint=_DAMAGE_HINT)
 
 
 _DAMAGE_HINT = "Nothing was changed. The old files of an open transaction are in .holdfast/journal/; ask for help before deleting it."
 
 
 def _record(value: object) -> bytes:
-    payload = canonical_rows(value)
+    return _framed(canonical_rows(value))
+
+
+def _framed(payload: bytes) -> bytes:
     return _FRAME.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+def _op_text(op: Op) -> str:
+    action, path, slot, pre, post = op
+    return f'["{action}",{quoted(path)},{quoted(slot)},{seen_text(pre)},{seen_text(post)}]'
 
 
 def _records(data: bytes) -> Iterator[list[Any]]:
@@ -189,6 +215,8 @@ def _records(data: bytes) -> Iterator[list[Any]]:
 
 def _op(row: list[Any]) -> Op:
     action, path, slot, pre, post = row
+    if action not in ("flip", "mode"):
+        raise Tampering(f"the journal names an unknown action: {action!r}")
     return Op(action, path, slot, _seen(pre), _seen(post))
 
 
@@ -196,5 +224,5 @@ def _seen(row: list[Any] | None) -> Seen | None:
     if row is None:
         return None
     image, stamp = row
-    image[7] = tuple((name, value) for name, value in image[7])
-    return Seen(Image(*image), Stamp(*stamp))
+    image[7] = tuple((name, value) for name, value in image[7]) if image[7] else ()
+    return Seen(Image._make(image), Stamp._make(stamp))

@@ -99,15 +99,18 @@ def _create_in(directory: int, name: str, data: bytes, calls: Calls) -> bool:
         if calls.write(fd, data) != len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
         calls.fsync(fd)
-        if _named_if_free(directory, temporary, name, calls):
-            return True
-        calls.unlink(temporary, dir_fd=directory)
-        return False
-    except OSError:
-        calls.unlink(temporary, dir_fd=directory)
-        raise
+        return _named_if_free(directory, temporary, name, calls)
     finally:
         calls.close(fd)
+        _discard(directory, temporary, calls)
+
+
+def _discard(directory: int, name: str, calls: Calls) -> None:
+    """Remove what is left of the temporary file: nothing, when it got its name."""
+    try:
+        calls.unlink(name, dir_fd=directory)
+    except FileNotFoundError:
+        pass  # renamed: the usual end
 
 
 def _named_if_free(directory: int, temporary: str, name: str, calls: Calls) -> bool:
@@ -120,7 +123,6 @@ def _named_if_free(directory: int, temporary: str, name: str, calls: Calls) -> b
                 raise
             # Some file systems (NFS among them) cannot rename without replacing; a second link cannot replace either.
             os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
-            calls.unlink(temporary, dir_fd=directory)
     except FileExistsError:
         return False
     return True

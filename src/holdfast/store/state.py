@@ -12,8 +12,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 from base64 import b32encode
 from typing import NamedTuple
 
@@ -22,6 +24,7 @@ from holdfast.disk.confined import Root
 from holdfast.errors import NotAWorkspace, Tampering
 from holdfast.model.path import STATE_DIRECTORY
 from holdfast.store.journal import create_head
+from holdfast.store.private import READ, open_regular
 
 FORMAT = 1
 _FOLDERS = ("journal", "kept", "objects")
@@ -39,9 +42,9 @@ def create_state(workspace: str, calls: Calls = CALLS) -> Identity:
     try:
         calls.mkdir(path, 0o700)
     except FileExistsError:
-        pass  # completed below; Site checks that it is ours
-    calls.chmod(path, 0o700)
+        require_private(path, calls)
     with Root(path, calls) as state:
+        _disinherit(state)
         for folder in _FOLDERS:
             try:
                 calls.mkdir(folder, 0o700, dir_fd=state.fd)
@@ -56,9 +59,31 @@ def create_state(workspace: str, calls: Calls = CALLS) -> Identity:
         return read_identity(state)
 
 
+def _disinherit(state: Root) -> None:
+    """Access lists that the workspace hands down would reach every file that is staged here and lands there."""
+    for name in ("system.posix_acl_default", "system.posix_acl_access"):
+        try:
+            state.calls.removexattr(state.fd, name)
+        except OSError as error:
+            if error.errno not in (errno.ENODATA, errno.EOPNOTSUPP):
+                raise
+
+
+def require_private(path: str, calls: Calls = CALLS) -> None:
+    """A state directory that came from elsewhere, a repository for instance, must never steer us."""
+    found = calls.stat(path, follow_symlinks=False)
+    if not stat.S_ISDIR(found.st_mode):
+        raise Tampering(".holdfast is not a directory")
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise Tampering(
+            ".holdfast is not private to this user",
+            hint="It must belong to you with mode 0700; check who made or changed it before you repair it.",
+        )
+
+
 def read_identity(state: Root) -> Identity:
     try:
-        fd = state.calls.open("format", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=state.fd)
+        fd = open_regular("format", READ, state.calls, state.fd).fd
     except FileNotFoundError:
         raise NotAWorkspace(".holdfast is incomplete", hint="Complete it with: holdfast init") from None
     try:

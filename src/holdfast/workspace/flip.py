@@ -16,16 +16,19 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence, Set
 from typing import Literal
 
 from holdfast.errors import Conflict
 from holdfast.model.image import Seen
-from holdfast.model.path import parent_of, printable
+from holdfast.model.path import printable
 from holdfast.store.journal import Op
 from holdfast.workspace.observe import is_same, is_untouched, look
 from holdfast.workspace.site import Site
 
-Standing = Literal["before", "after", "foreign"]
+# untouched: the operation was never performed, and what stands at the path is somebody else's doing, not ours.
+# foreign: the operation was performed, and then somebody changed the path; our old object still lies in the slot.
+Standing = Literal["before", "after", "untouched", "foreign"]
 
 # The kernel's words for "what you expected is not there": gone, replaced, turned into a link, moved across a mount.
 DISPLACED = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.EXDEV, errno.ENOTEMPTY)
@@ -41,12 +44,17 @@ class Diverged(Conflict):
 
 
 class Flipper:
-    """Performs the operations of one transaction, forwards and backwards."""
+    """Performs the operations of one transaction, forwards and backwards.
 
-    def __init__(self, site: Site, txn: str) -> None:
+    `ops` are all its operations; who judges standings must give them, because the two halves of a move share a slot.
+    """
+
+    def __init__(self, site: Site, txn: str, ops: Sequence[Op] = ()) -> None:
         self._site = site
         self._txn = txn
         self._calls = site.calls
+        self._removal_into = {op.slot: op for op in ops if op.slot and op.post is None}
+        self._taken_out_of = {op.slot for op in ops if op.slot in self._removal_into and op.post is not None}
 
     def check(self, op: Op) -> None:
         """The path must be untouched since it was seen; raises Diverged."""
@@ -71,12 +79,28 @@ class Flipper:
         """On which side of the operation does the disk stand?"""
         found = self.found(op)
         if op.action == "mode":
-            return "after" if is_same(found, op.post) else "before" if is_same(found, op.pre) else "foreign"
-        slot_directory, slot = self._site.slot_directory(op.slot, self._txn)
-        held = look(self._calls, slot_directory, slot)
+            return _standing_of_mode(found, op)
+        held = self.held(op)
         if is_same(found, op.post) and is_same(held, op.pre):
             return "after"
-        return "before" if is_same(found, op.pre) else "foreign"
+        if is_same(found, op.pre):
+            return "before"
+        return "untouched" if self._never_happened(op, held) else "foreign"
+
+    def _never_happened(self, op: Op, held: os.stat_result | None) -> bool:
+        """A performed flip leaves the old object in its slot; before it, the new one lies there."""
+        if op.post is None:
+            # The first half of a move leaves its slot empty again when the second half is done.
+            return held is None and op.slot not in self._taken_out_of
+        removal = self._removal_into.get(op.slot)
+        if held is None and removal is not None:
+            return is_same(self.found(removal), removal.pre)  # the moving object has not left its old place
+        return is_same(held, op.post)
+
+    def held(self, op: Op) -> os.stat_result | None:
+        """What lies in the operation's slot now."""
+        slot_directory, slot = self._site.slot_directory(op.slot, self._txn)
+        return look(self._calls, slot_directory, slot)
 
     def found(self, op: Op) -> os.stat_result | None:
         """What stands at the path now; nothing, when its directory is gone or no longer ours to follow."""
@@ -86,16 +110,19 @@ class Flipper:
             return None
         return look(self._calls, directory, name)
 
-    def verify(self, op: Op) -> None:
-        """The path must hold exactly what was planned; raises Diverged."""
-        found = self.found(op)
+    def verify(self, op: Op, gone: Set[str] = frozenset()) -> None:
+        """The path must hold exactly what was planned; raises Diverged. `gone` are the directories we removed."""
+        if gone and op.post is None and op.path.rpartition("/")[0] in gone:
+            return  # judged with its directory; anywhere else the directory must still be there to follow
+        directory, name = self._place(op)
+        found = look(self._calls, directory, name)
         if not is_same(found, op.post):
             raise Diverged(op.path, _difference(found, op.post))
 
     def _place(self, op: Op) -> tuple[int, str]:
-        parent = parent_of(op.path)
+        parent, _, name = op.path.rpartition("/")
         try:
-            return self._site.workspace.directory(parent), op.path[len(parent) + 1 if parent else 0 :]
+            return self._site.workspace.directory(parent), name
         except OSError as error:
             if error.errno in DISPLACED:
                 raise Diverged(op.path, "lies in a directory that is gone or was replaced") from error
@@ -157,6 +184,17 @@ class Flipper:
             self._calls.chmod(f"/proc/self/fd/{fd}", entering.image.mode)
         finally:
             self._calls.close(fd)
+
+
+def _standing_of_mode(found: os.stat_result | None, op: Op) -> Standing:
+    assert op.pre is not None and op.post is not None
+    if is_same(found, op.post):
+        return "after"
+    if is_same(found, op.pre):
+        return "before"
+    # Without our inode or without our mode there is nothing of ours to take back.
+    ours = found is not None and found.st_ino == op.post.stamp.inode and found.st_mode & 0o7777 == op.post.image.mode
+    return "foreign" if ours else "untouched"
 
 
 def _difference(found: os.stat_result | None, expected: Seen | None) -> str:

@@ -22,6 +22,7 @@ from holdfast.store.journal import Log
 from holdfast.workspace.observe import content_digest, is_same, look
 from holdfast.workspace.recovery import read_log
 from holdfast.workspace.site import KEPT, Site
+from holdfast.workspace.transaction import is_removed
 
 
 class Kept(NamedTuple):
@@ -45,6 +46,11 @@ def all_kept(site: Site) -> list[Kept]:
     found = []
     for txn in site.calls.names(site.state.directory(KEPT)):
         directory = site.state.directory(f"{KEPT}/{txn}")
+        if not site.calls.names(directory):
+            # The last step of a removal that was interrupted (the log goes last).
+            site.state.forget()
+            site.calls.rmdir(txn, dir_fd=site.state.directory(KEPT))
+            continue
         found.append(Kept(txn, read_log(site.calls, directory), site.calls.fstat(directory).st_mtime_ns))
     return sorted(found, key=lambda kept: kept.settled_ns)
 
@@ -78,11 +84,11 @@ def _remove_folder(site: Site, txn: str) -> int:
         found = look(calls, directory, name)
         if found is None:
             continue
-        if found.st_mode & 0o170000 == 0o040000:
-            calls.rmdir(name, dir_fd=directory)
-        else:
+        if found.st_mode & 0o170000 != 0o040000:
             freed += found.st_size
             calls.unlink(name, dir_fd=directory)
+        elif not is_removed(calls, directory, name):
+            return freed
     site.state.forget()
     calls.rmdir(txn, dir_fd=site.state.directory(KEPT))
     return freed
@@ -94,6 +100,8 @@ def _pack(site: Site, kept: Kept) -> int:
         if op.pre is None or op.pre.image.kind != "file" or not op.slot.startswith(kept.txn + "/"):
             continue
         directory, name = site.slot_directory(op.slot, own="")
+        if os.geteuid() not in (0, op.pre.image.uid):
+            continue  # somebody else's file cannot be closed to others by us; it stays in its slot
         if is_same(look(site.calls, directory, name), op.pre) and _holds(site, directory, name, op.pre):
             directory = site.slot_directory(op.slot, own="")[0]
             # A blob is read by its owner only; the mode of the file it was is in the log.

@@ -25,6 +25,7 @@ _CHUNK = 1 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Labels the host's security system keeps by itself.
 _FOREIGN_XATTRS = ("security.selinux", "system.nfs4")
+_REGULAR = stat.S_IFREG
 _ABSENT = (2, 20)  # ENOENT, ENOTDIR
 _KINDS: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 
@@ -74,13 +75,20 @@ def is_same(found: os.stat_result | None, seen: Seen | None) -> bool:
     if found is None or seen is None:
         return found is None and seen is None
     image, stamp = seen
+    if image.kind == "file":
+        return (
+            found.st_ino == stamp.inode
+            and found.st_mtime_ns == stamp.mtime_ns
+            and found.st_size == stamp.size
+            and found.st_mode == _REGULAR | image.mode
+            and found.st_uid == image.uid
+            and found.st_gid == image.gid
+        )
     if found.st_ino != stamp.inode or kind_of(found) != image.kind:
         return False
     if image.kind == "symlink":
         return found.st_mtime_ns == stamp.mtime_ns
-    if found.st_mode & 0o7777 != image.mode or found.st_uid != image.uid or found.st_gid != image.gid:
-        return False
-    return image.kind == "directory" or (found.st_size == stamp.size and found.st_mtime_ns == stamp.mtime_ns)
+    return found.st_mode & 0o7777 == image.mode and found.st_uid == image.uid and found.st_gid == image.gid
 
 
 def is_untouched(found: os.stat_result | None, seen: Seen | None) -> bool:
@@ -140,6 +148,8 @@ def _image(calls: Calls, directory: int, name: str, found: os.stat_result) -> Im
 
 
 def _wait_until_settled(found: os.stat_result) -> None:
-    age = time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns)
-    if 0 <= age < RACY_NS and not stat.S_ISDIR(found.st_mode):
-        time.sleep((RACY_NS - age) / 1e9)
+    now = time.time_ns()
+    # Each by itself: a modification time set into the future says nothing about a change of this moment.
+    ages = [age for age in (now - found.st_mtime_ns, now - found.st_ctime_ns) if 0 <= age < RACY_NS]
+    if ages and not stat.S_ISDIR(found.st_mode):
+        time.sleep((RACY_NS - min(ages)) / 1e9)

@@ -117,7 +117,8 @@ class Reader:
     def xattrs(self, fd: int) -> bytes | None:
         """Packed extended attributes; None if they changed while they were read."""
         try:
-            return packed_xattrs(read_xattrs(self._calls, fd))
+            found = read_xattrs(self._calls, fd)
+            return packed_xattrs(found) if found else b""
         except OSError as error:
             if error.errno == errno.ENODATA:
                 return None
@@ -135,12 +136,13 @@ class Reader:
             if error.errno in MOVED:
                 return None
             raise
+        look = self._calls.fstat
         try:
-            if row_of(self._calls.fstat(fd)) != row:
+            if row_of(look(fd)) != row:
                 return None
             digest = self._content(fd, row[1])
             extra = self.xattrs(fd)
-            if digest is None or extra is None or row_of(self._calls.fstat(fd)) != row:  # R1
+            if digest is None or extra is None or row_of(look(fd)) != row:  # R1
                 return None
             return Entry(packed(FILE, row, size=row[1], digest=digest), self.stamp(row), extra)
         finally:

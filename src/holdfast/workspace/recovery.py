@@ -11,11 +11,13 @@ Invariants
   R2  A stage is deleted only when nothing of it ever moved: the head never named it,
       and its log, where whole, finds every operation on its old side.
   R3  Damage (head or log) is refused with nothing changed and nothing cleaned away.
+  R4  Nothing is recorded or cleaned away because of a head that is not known to be durable.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from typing import Literal, NamedTuple
 
 from holdfast.disk.calls import Calls
@@ -23,13 +25,15 @@ from holdfast.errors import NeedsHuman, Tampering
 from holdfast.model.canonical import Json
 from holdfast.model.execution import Divergence
 from holdfast.model.path import checked_path, printable
-from holdfast.store.journal import Head, Log, parse_log, read_head, write_head
+from holdfast.store.contents import NAME as CONTENTS
+from holdfast.store.journal import Head, Log, Op, parse_log, read_head, write_head
 from holdfast.workspace.flip import Flipper
-from holdfast.workspace.observe import look
-from holdfast.workspace.site import JOURNAL, Site, is_slot
+from holdfast.workspace.observe import is_same, look
+from holdfast.workspace.site import JOURNAL, Site, is_slot, is_txn
 from holdfast.workspace.transaction import remove_stage, roll_back
 
 _LOG_LIMIT = 1 << 30
+_FILES = ("log", CONTENTS)
 
 
 class Unsettled(NamedTuple):
@@ -41,11 +45,12 @@ class Unsettled(NamedTuple):
     root: str
     operations: int
     rolled_back_now: bool
+    left: tuple[Divergence, ...] = ()
 
 
 def recover(site: Site) -> Unsettled | None:
     """Bring the workspace to exactly the old or exactly the new tree; raises NeedsHuman or Tampering."""
-    head = read_head(site.calls, site.state.directory(JOURNAL))
+    head = read_head(site.calls, site.journal())
     unsettled = _finish(site, head) if head is not None else None
     _sweep(site, keep=head.txn if head is not None else "")
     return unsettled
@@ -53,11 +58,11 @@ def recover(site: Site) -> Unsettled | None:
 
 def open_divergence(site: Site) -> tuple[Divergence, ...]:
     """What a rollback that waits for a person could not restore; changes nothing."""
-    head = read_head(site.calls, site.state.directory(JOURNAL))
+    head = read_head(site.calls, site.journal())
     if head is None or head.state != "PREPARED":
         return ()
-    flipper = Flipper(site, head.txn)
     log = _trusted_log(site, head)
+    flipper = Flipper(site, head.txn, log.ops)
     return tuple(
         Divergence(op.path, "stands neither as before nor as planned")
         for op in log.ops
@@ -67,13 +72,14 @@ def open_divergence(site: Site) -> tuple[Divergence, ...]:
 
 def accept_divergence(site: Site) -> Unsettled | None:
     """A person decided: what stands now, stands. Our own changes are rolled back, the rest is left; material is kept."""
-    head = read_head(site.calls, site.state.directory(JOURNAL))
+    head = read_head(site.calls, site.journal())
     if head is None or head.state != "PREPARED":
         return recover(site)
     log = _trusted_log(site, head)
-    roll_back(site, head.txn, log)
-    write_head(site.calls, site.state.directory(JOURNAL), Head("ABORTED", head.txn, log.root))
-    return Unsettled(head.txn, "ABORTED", log.header, log.root, len(log.ops), True)
+    left = roll_back(site, head.txn, log).divergence
+    if left:
+        write_head(site.calls, site.journal(), Head("ABORTED", head.txn, log.root))
+    return Unsettled(head.txn, "ABORTED", log.header, log.root, len(log.ops), True, left)
 
 
 def read_log(calls: Calls, directory: int) -> Log:
@@ -99,12 +105,14 @@ def read_whole(calls: Calls, fd: int) -> bytes:
 
 
 def _finish(site: Site, head: Head) -> Unsettled | None:
-    if look(site.calls, site.state.directory(JOURNAL), head.txn) is None:
+    if look(site.calls, site.journal(), head.txn) is None:
         if head.state == "PREPARED":
             raise Tampering(f"the journal of {head.txn} was removed while it was open", hint=_HINT)
         return None
     if head.state == "PREPARED":
         return _take_back(site, head)
+    # R4: what we read may be in the kernel's memory only, because the writer died before its sync, or its sync failed.
+    write_head(site.calls, site.journal(), head)
     try:
         log = _trusted_log(site, head)
     except Tampering:
@@ -146,12 +154,23 @@ def _is_being_removed(site: Site, txn: str) -> bool:
 
 
 def _sweep(site: Site, keep: str) -> None:
-    journal = site.state.directory(JOURNAL)
-    for name in sorted(site.calls.names(journal)):
+    for name in sorted(site.calls.names(site.journal())):
         if name in ("head", keep):
             continue
+        _refuse_if_planted(site, name)
         _refuse_if_moved(site, name)
         remove_stage(site, name)
+
+
+def _refuse_if_planted(site: Site, name: str) -> None:
+    """Whatever we did not make is not ours to clean away."""
+    found = look(site.calls, site.journal(), name)
+    if not is_txn(name) or found is None or not stat.S_ISDIR(found.st_mode):
+        raise Tampering(f"the journal holds {printable(name)}, which is not ours", hint=_HINT)
+    directory = site.state.directory(f"{JOURNAL}/{name}")
+    foreign = [entry for entry in site.calls.names(directory) if not entry.isdecimal() and entry not in _FILES]
+    if foreign:
+        raise Tampering(f"{name} in the journal holds {printable(foreign[0])}, which is not ours", hint=_HINT)
 
 
 def _refuse_if_moved(site: Site, txn: str) -> None:
@@ -160,9 +179,14 @@ def _refuse_if_moved(site: Site, txn: str) -> None:
         log = read_log(site.calls, site.state.directory(f"{JOURNAL}/{txn}"))
     except Tampering:
         return  # torn before it was complete; the head cannot have named it
-    flipper = Flipper(site, txn)
-    if any(op.action == "flip" and flipper.standing(op) == "after" for op in log.ops):
+    flipper = Flipper(site, txn, log.ops)
+    if any(op.action == "flip" and _was_performed(flipper, op) for op in log.ops):
         raise Tampering(f"{txn} was carried out, but the journal head does not know it", hint=_HINT)
+
+
+def _was_performed(flipper: Flipper, op: Op) -> bool:
+    """Also when somebody changed the path since: an old object in the slot is proof enough."""
+    return flipper.standing(op) == "after" or (op.pre is not None and is_same(flipper.held(op), op.pre))
 
 
 _HINT = "Nothing was changed or cleaned away. Look at .holdfast/journal/ before you do anything else."

@@ -8,19 +8,22 @@ Invariants
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-import stat
 from types import TracebackType
 
 from holdfast.disk.calls import CALLS, Calls
 from holdfast.disk.confined import Root
 from holdfast.errors import NotAWorkspace, Tampering, Unsupported
 from holdfast.model.path import STATE_DIRECTORY
+from holdfast.store.state import require_private
 
 JOURNAL = "journal"
 KEPT = "kept"
-_SLOT = re.compile(r"([a-z]-[a-z0-9]{4,32})/(\d{1,9})")
+_TXN = re.compile(r"[a-z]-[a-z0-9]{4,32}")
+_SLOT = re.compile(rf"{_TXN.pattern}/\d{{1,9}}")
+_HINT = "Nothing was changed. It held the old files of an open transaction; look for it before you do anything else."
 
 
 class Site:
@@ -28,12 +31,26 @@ class Site:
         self.calls = calls
         self.path = os.path.abspath(path)
         state = os.path.join(self.path, STATE_DIRECTORY)
-        self._check_state(state)
+        try:
+            require_private(state, calls)
+        except FileNotFoundError:
+            raise NotAWorkspace(f"no .holdfast in {self.path}") from None
         self.workspace = Root(self.path, calls)
         self.state = Root(state, calls)
         if calls.fstat(self.workspace.fd).st_dev != calls.fstat(self.state.fd).st_dev:
             self.close()
             raise Unsupported(".holdfast is on another file system than the workspace")
+
+    def journal(self) -> int:
+        """The journal's directory; Tampering when it is gone or something else took its place."""
+        try:
+            return self.state.directory(JOURNAL)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise Tampering("the journal is missing", hint=_HINT) from error
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EXDEV):
+                raise
+            raise Tampering("the journal is a symbolic link or another file system", hint=_HINT) from error
 
     def slot_directory(self, slot: str, own: str) -> tuple[int, str]:
         """Where a slot lives: with the open transaction, or with the finished one that filled it."""
@@ -50,18 +67,10 @@ class Site:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _check_state(self, state: str) -> None:
-        try:
-            found = self.calls.stat(state, follow_symlinks=False)
-        except FileNotFoundError:
-            raise NotAWorkspace(f"no .holdfast in {self.path}") from None
-        if not stat.S_ISDIR(found.st_mode):
-            raise Tampering(".holdfast is not a directory")
-        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise Tampering(
-                ".holdfast is not private to this user",
-                hint="It must belong to you with mode 0700; check who changed it before you repair it.",
-            )
+
+def is_txn(text: str) -> bool:
+    """The form of every transaction id."""
+    return _TXN.fullmatch(text) is not None
 
 
 def is_slot(text: str) -> bool:

@@ -5,6 +5,8 @@ Invariants
   G2  Bytes that are copied are hashed on the way and must be the bytes that were simulated.
   G3  A directory is closed to its owner only after everything inside it is done, inner ones first.
   G4  Removals come first, deepest first; then everything else, parents first. Going backwards is the mirror image.
+  G5  Before all of them, directories closed to their owner are opened where they go or shall be open:
+      without that an ordinary user can neither empty nor rename a directory of their own.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from holdfast.disk.calls import Calls
 from holdfast.errors import Blocked, Conflict
 from holdfast.model.changeset import Change, ChangeSet
 from holdfast.model.image import Image, Seen
-from holdfast.model.path import parent_of, printable
+from holdfast.model.path import printable
 from holdfast.store.journal import Op, Parent
 from holdfast.workspace.observe import read_xattrs, stamp_of
 from holdfast.workspace.site import Site
@@ -30,15 +32,17 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Bytes(NamedTuple):
-    """Content that is in memory."""
+    """Content that is in memory. A file that comes back, or only moves, brings its modification time."""
 
     data: bytes
+    mtime_ns: int | None = None
 
 
 class CopyOf(NamedTuple):
     """Content to be copied from an opened file; the opener returns a descriptor that staging closes."""
 
     open: Callable[[], int]
+    mtime_ns: int | None = None
 
 
 class Held(NamedTuple):
@@ -75,60 +79,66 @@ class Stage:
 
     def build(self, change_set: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source]) -> Staged:
         """Stage every change; raises Blocked or Conflict with the workspace untouched."""
-        for change in change_set.changes:
-            _refuse_shared_inode(change, seen)
+        _refuse_shared_inodes(change_set, seen)
         self._reserve(change_set, sources)
+        openings: list[Op] = []
         ops: list[Op] = []
         for change in _in_order(change_set):
             op = self._op(change, seen, sources)
-            if op.action == "mode" and _closes_directory(op):
+            if op.action == "mode" and _is_closed(op.post):
                 self._late_modes.insert(0, op)
+            elif op.action == "mode" and _is_closed(op.pre):
+                openings.append(op)
+            elif op.pre is not None and _is_closed(op.pre):
+                opened = Seen(op.pre.image._replace(mode=op.pre.image.mode | 0o700), op.pre.stamp)
+                openings.append(Op("mode", op.path, "", op.pre, opened))
+                ops.append(op._replace(pre=opened))
             else:
                 ops.append(op)
-        return Staged((*ops, *self._late_modes), self._parents(change_set))
+        openings.sort(key=lambda op: op.path)
+        return Staged((*openings, *ops, *self._late_modes), self._parents(change_set))
 
     def close(self) -> None:
         while self.unsynced:
             self._calls.close(self.unsynced.pop())
 
     def _op(self, change: Change, seen: Mapping[str, Seen], sources: Mapping[str, Source]) -> Op:
-        pre = seen.get(change.path) if change.pre is not None else None
-        if change.pre is not None and (pre is None or pre.image != change.pre):
-            raise Conflict(f"{printable(change.path)} is not what was simulated")
-        post, source = change.post, sources.get(change.path)
+        path, expected, post, origin = change
+        pre = seen.get(path) if expected is not None else None
+        if expected is not None and (pre is None or pre.image != expected):
+            raise Conflict(f"{printable(path)} is not what was simulated")
+        source = sources.get(path)
         if post is None:
-            slot = source.slot if isinstance(source, Held) else self._next_slot()
-            self._slot_of_removed[change.path] = slot
-            return Op("flip", change.path, slot, pre, None)
-        if pre is not None and pre.image._replace(mode=post.mode) == post:
-            return Op("mode", change.path, "", pre, Seen(post, pre.stamp))
-        if change.origin is not None:
-            return Op("flip", change.path, self._slot_of_removed[change.origin], pre, seen[change.origin])
+            slot = source.slot if isinstance(source, Held) else f"{self._txn}/{self._next_name()}"
+            self._slot_of_removed[path] = slot
+            return Op("flip", path, slot, pre, None)
+        if pre is not None and _same_but_for_mode(pre.image, post):
+            return Op("mode", path, "", pre, Seen(post, pre.stamp))
+        if origin is not None:
+            return Op("flip", path, self._slot_of_removed[origin], pre, seen[origin])
         if isinstance(source, Held):
-            return Op("flip", change.path, source.slot, pre, source.seen)
-        slot = self._next_slot()
-        return Op("flip", change.path, slot, pre, self._make(change, slot, source))
+            return Op("flip", path, source.slot, pre, source.seen)
+        name = self._next_name()
+        return Op("flip", path, f"{self._txn}/{name}", pre, self._make(path, name, post, source))
 
     def _reserve(self, change_set: ChangeSet, sources: Mapping[str, Source]) -> None:
         """Refuse early what cannot fit; a disk that fills up later is still caught when a write fails."""
-        new = (c.post.size for c in change_set.changes if c.post is not None and not isinstance(sources.get(c.path), Held))
+        new = (c.post.size for c in change_set.changes if c.post is not None and _needs_space(c, sources))
         free = os.fstatvfs(self._directory)
         needed = sum(new) + len(change_set.changes) * 1024
         if needed > free.f_bavail * free.f_frsize:
             raise Blocked(f"the change needs {needed:,} bytes, the disk has {free.f_bavail * free.f_frsize:,} free")
 
-    def _next_slot(self) -> str:
+    def _next_name(self) -> str:
         self._count += 1
-        return f"{self._txn}/{self._count}"
+        return str(self._count)
 
-    def _make(self, change: Change, slot: str, source: Source | None) -> Seen:
-        name, image = slot.rpartition("/")[2], change.post
-        assert image is not None
-        if image.kind == "symlink":
-            return self._make_link(name, image)
+    def _make(self, path: str, name: str, image: Image, source: Source | None) -> Seen:
+        if image.kind == "file":
+            return self._make_file(path, name, image, source)
         if image.kind == "directory":
-            return self._make_directory(change.path, name, image)
-        return self._make_file(change.path, name, image, source)
+            return self._make_directory(path, name, image)
+        return self._make_link(name, image)
 
     def _make_link(self, name: str, image: Image) -> Seen:
         self._calls.symlink(image.target, name, dir_fd=self._directory)
@@ -153,7 +163,8 @@ class Stage:
         return seen
 
     def _make_file(self, path: str, name: str, image: Image, source: Source | None) -> Seen:
-        fd = self._calls.open(name, _NEW, 0o600, dir_fd=self._directory)
+        # Nobody else can look into the slot's directory, so the file may have its mode from the start.
+        fd = self._calls.open(name, _NEW, image.mode & 0o777, dir_fd=self._directory)
         try:
             if isinstance(source, Bytes):
                 write_all(self._calls, fd, source.data)
@@ -161,8 +172,13 @@ class Stage:
                 self._copy(path, fd, image, source)
             elif image.size:
                 raise Blocked(f"the new content of {printable(path)} is missing")
-            self._dress(fd, image)
-            seen = Seen(image, stamp_of(self._calls.fstat(fd)))
+            if isinstance(source, (Bytes, CopyOf)) and source.mtime_ns is not None:
+                self._calls.utime(fd, ns=(source.mtime_ns, source.mtime_ns))
+            found = self._calls.fstat(fd)
+            if image.xattrs or not _is_dressed(found, image):
+                self._dress(fd, image)
+                found = self._calls.fstat(fd)
+            seen = Seen(image, stamp_of(found))
         except BaseException:
             self._calls.close(fd)
             raise
@@ -178,7 +194,8 @@ class Stage:
 
     def _dress(self, fd: int, image: Image) -> None:
         # Order matters: chown clears set-id bits, and an ACL may widen the mode again.
-        if (image.uid, image.gid) != (os.geteuid(), os.getegid()):
+        found = self._calls.fstat(fd)
+        if found.st_uid != image.uid or found.st_gid != image.gid:
             self._calls.fchown(fd, image.uid, image.gid)
         for key, value in image.xattrs:
             self._calls.setxattr(fd, key, bytes.fromhex(value))
@@ -188,9 +205,10 @@ class Stage:
 
     def _copy(self, path: str, fd: int, image: Image, source: CopyOf) -> None:
         reading = source.open()
-        hasher = blake3()
+        hasher, size = blake3(), 0
         try:
-            while chunk := self._calls.read(reading, _CHUNK):
+            while size <= image.size and (chunk := self._calls.read(reading, _CHUNK)):
+                size += len(chunk)
                 hasher.update(chunk)
                 if chunk.count(0) == len(chunk):
                     self._calls.lseek(fd, len(chunk), os.SEEK_CUR)  # keep the hole
@@ -203,13 +221,30 @@ class Stage:
             raise Conflict(f"the source of {printable(path)} changed after it was simulated")
 
     def _parents(self, change_set: ChangeSet) -> tuple[Parent, ...]:
-        made = {change.path for change in change_set.changes if change.pre is None}
-        parents = {parent_of(path) for path in change_set.paths} - made
+        parents = {change.path.rpartition("/")[0] for change in change_set.changes}
+        inside = (change for change in change_set.changes if change.path in parents)
+        made = {change.path for change in inside if change.pre is None or change.pre.kind != "directory"}
         rows = []
-        for path in sorted(parents):
+        for path in sorted(parents - made):
             found = self._calls.fstat(self._site.workspace.directory(path))
             rows.append(Parent(path, found.st_ino, found.st_mtime_ns))
         return tuple(rows)
+
+
+def _needs_space(change: Change, sources: Mapping[str, Source]) -> bool:
+    """Whatever is renamed, or only gets another mode, is on the disk already."""
+    if change.post is None or change.origin is not None or isinstance(sources.get(change.path), Held):
+        return False
+    return change.pre is None or not _same_but_for_mode(change.pre, change.post)
+
+
+def _same_but_for_mode(old: Image, new: Image) -> bool:
+    # The digests settle nearly every case without making a copy.
+    return old.digest == new.digest and old._replace(mode=new.mode) == new
+
+
+def _is_dressed(found: os.stat_result, image: Image) -> bool:
+    return found.st_mode & 0o7777 == image.mode and found.st_uid == image.uid and found.st_gid == image.gid
 
 
 def write_all(calls: Calls, fd: int, data: bytes) -> None:
@@ -220,17 +255,18 @@ def write_all(calls: Calls, fd: int, data: bytes) -> None:
         written = calls.write(fd, data)
 
 
-def _refuse_shared_inode(change: Change, seen: Mapping[str, Seen]) -> None:
-    there = seen.get(change.path)
-    if change.pre is not None and there is not None and there.image.kind == "file" and there.stamp.links > 1:
-        raise Blocked(
-            f"{printable(change.path)} has {there.stamp.links} hard links; changing it would separate them",
-            hint="Copy the file over itself first (cp -p x x.new && mv x.new x) if that is what you want.",
-        )
+def _refuse_shared_inodes(change_set: ChangeSet, seen: Mapping[str, Seen]) -> None:
+    for path, pre, _, _ in change_set.changes:
+        there = seen.get(path) if pre is not None else None
+        if there is not None and there.stamp.links > 1 and there.image.kind == "file":
+            raise Blocked(
+                f"{printable(path)} has {there.stamp.links} hard links; changing it would separate them",
+                hint="Copy the file over itself first (cp -p x x.new && mv x.new x) if that is what you want.",
+            )
 
 
-def _closes_directory(op: Op) -> bool:
-    return op.post is not None and op.post.image.kind == "directory" and op.post.image.mode & 0o300 != 0o300
+def _is_closed(seen: Seen | None) -> bool:
+    return seen is not None and seen.image.kind == "directory" and seen.image.mode & 0o300 != 0o300
 
 
 def _in_order(change_set: ChangeSet) -> list[Change]:

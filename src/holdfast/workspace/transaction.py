@@ -11,8 +11,8 @@ Invariants
   T3  In APPLIED every operation was performed and the directories are durable (barrier 2);
       in VERIFIED every path was looked up afresh and holds its planned object.
   T4  COMMITTED begins with one synced sector (barrier 3). Before it, recovery rolls back; after it, never.
-  T5  ABORTED is written only when every operation stands on its old side.
-      Somebody else's change keeps the transaction PREPARED, with all material, until a person decides.
+  T5  ABORTED is written only when every operation stands on its old side, or was never performed.
+      Somebody else's change to what we moved keeps the transaction PREPARED, with all material, until a person decides.
   T6  A failed sync is never retried: before the commit sector it aborts, at the commit sector the outcome is in doubt.
 
 Deliberately absent: policy, network, any knowledge of who asked.
@@ -20,12 +20,14 @@ Deliberately absent: policy, network, any knowledge of who asked.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
+from holdfast.disk.calls import Calls
 from holdfast.errors import Blocked, HoldfastError, NeedsHuman
 from holdfast.model.canonical import Json
 from holdfast.model.changeset import ChangeSet
@@ -33,7 +35,7 @@ from holdfast.model.execution import Divergence
 from holdfast.model.image import Seen
 from holdfast.model.path import parent_of, printable
 from holdfast.store.journal import Head, Log, Op, Parent, log_chunks, write_head
-from holdfast.workspace.flip import DISPLACED, Diverged, Flipper
+from holdfast.workspace.flip import DISPLACED, Diverged, Flipper, Standing
 from holdfast.workspace.observe import is_same, look
 from holdfast.workspace.site import JOURNAL, KEPT, Site
 from holdfast.workspace.staging import FEW, Source, Stage, write_all
@@ -84,6 +86,7 @@ class Transaction:
         self._reads = tuple((read.path, seen[read.path]) for read in change_set.reads)
         try:
             self._stage(change_set, seen, sources, few=few)
+            self._check(Flipper(self._site, self.txn))
         except OSError as error:
             self.abandon()
             raise Blocked(f"the change could not be prepared: {error}", hint=_hint_for(error)) from error
@@ -126,8 +129,10 @@ class Transaction:
             self._site.workspace.forget()
             flipper = Flipper(self._site, self.txn)
             # The last operation on a path says what must stand there: a new directory may get its mode late.
-            for op in {op.path: op for op in self._log.ops}.values():
-                flipper.verify(op)
+            last = {op.path: op for op in self._log.ops}
+            gone = {op.path for op in last.values() if _is_directory(op.pre) and not _is_directory(op.post)}
+            for op in last.values():
+                flipper.verify(op, gone)
         except (OSError, HoldfastError) as error:
             self._roll_back_because(error)
             raise
@@ -200,7 +205,7 @@ class Transaction:
         for op in self._log.ops:
             if op.post is not None and op.post.image.kind == "directory" and not _is_directory(op.pre):
                 made.add(op.path)
-            if op.path not in seen_paths and parent_of(op.path) not in made:
+            if op.path not in seen_paths and not (made and parent_of(op.path) in made):
                 flipper.check(op)
             seen_paths.add(op.path)
         for path, seen in self._reads:
@@ -228,10 +233,12 @@ def barrier(site: Site, txn: str, ops: tuple[Op, ...]) -> None:
     for op in ops:
         if op.action == "mode":
             _sync_object(site, op)
-            continue
-        calls.fsync(site.slot_directory(op.slot, txn)[0])
+    flips = [op for op in ops if op.action == "flip"]
+    for slot in {op.slot.partition("/")[0]: op.slot for op in flips}.values():
+        calls.fsync(site.slot_directory(slot, txn)[0])
+    for parent in dict.fromkeys(parent_of(op.path) for op in flips):
         try:
-            calls.fsync(site.workspace.directory(parent_of(op.path)))
+            calls.fsync(site.workspace.directory(parent))
         except OSError as error:
             if error.errno not in DISPLACED:
                 raise
@@ -245,11 +252,13 @@ def _is_directory(seen: Seen | None) -> bool:
 def _sync_object(site: Site, op: Op) -> None:
     try:
         fd = site.calls.open_beneath(op.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, site.workspace.fd)
-    except FileNotFoundError:
-        return
     except PermissionError:
         site.calls.sync_file_system(site.state.fd)
         return
+    except OSError as error:
+        if error.errno in DISPLACED:
+            return  # something else stands there now, or a mount hides it: nothing of ours to sync
+        raise
     try:
         site.calls.fsync(fd)
     finally:
@@ -263,11 +272,13 @@ def roll_back(site: Site, txn: str, log: Log) -> RolledBack:
     Any error leaves the head PREPARED, and running this again is safe at every point.
     """
     site.workspace.forget()
-    flipper = Flipper(site, txn)
+    flipper = Flipper(site, txn, log.ops)
     divergence: list[Divergence] = []
+    standings: dict[str, Standing] = {}
     for op in reversed(log.ops):
         try:
-            standing = flipper.standing(op)
+            # The first operation on a path is looked at last and has the last word about it.
+            standings[op.path] = standing = flipper.standing(op)
             if standing == "after":
                 flipper.backward(op)
             elif standing == "foreign":
@@ -277,7 +288,8 @@ def roll_back(site: Site, txn: str, log: Log) -> RolledBack:
     _restore_times(site, log.parents)
     site.calls.point("rolled-back")
     barrier(site, txn, log.ops)
-    _prove(site, txn, log, divergence)
+    untouched = {path for path, standing in standings.items() if standing == "untouched"}
+    _prove(site, txn, log, divergence, untouched)
     if not divergence:
         write_head(site.calls, site.state.directory(JOURNAL), Head("ABORTED", txn, log.root))
         site.calls.point("aborted")
@@ -295,11 +307,11 @@ def _restore_times(site: Site, parents: tuple[Parent, ...]) -> None:
             site.calls.utime(fd, ns=(found.st_atime_ns, parent.mtime_ns))
 
 
-def _prove(site: Site, txn: str, log: Log, divergence: list[Divergence]) -> None:
-    """The claim 'as before' is measured: each path is looked up afresh and must be its old object."""
+def _prove(site: Site, txn: str, log: Log, divergence: list[Divergence], untouched: set[str]) -> None:
+    """The claim 'as before' is measured: each path we touched is looked up afresh and must be its old object."""
     site.workspace.forget()
     flipper = Flipper(site, txn)
-    known = {item.path for item in divergence}
+    known = {item.path for item in divergence} | untouched
     first: dict[str, Op] = {}
     for op in log.ops:
         first.setdefault(op.path, op)
@@ -317,12 +329,24 @@ def remove_stage(site: Site, txn: str) -> None:
     # The log goes last: while it exists, the stage can be judged.
     for name in sorted(site.calls.names(directory), key=lambda name: name == "log"):
         found = look(site.calls, directory, name)
-        if found is not None and found.st_mode & 0o170000 == 0o040000:
-            site.calls.rmdir(name, dir_fd=directory)
-        else:
+        if found is None or found.st_mode & 0o170000 != 0o040000:
             site.calls.unlink(name, dir_fd=directory)
+        elif not is_removed(site.calls, directory, name):
+            keep(site, txn)
+            return
     site.state.forget()
     site.calls.rmdir(txn, dir_fd=site.state.directory(JOURNAL))
+
+
+def is_removed(calls: Calls, directory: int, name: str) -> bool:
+    """Remove a directory from a slot; False when somebody who had it open put something into it, which is not ours."""
+    try:
+        calls.rmdir(name, dir_fd=directory)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
 
 
 def keep(site: Site, txn: str) -> None:

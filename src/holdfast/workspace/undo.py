@@ -27,17 +27,17 @@ from holdfast.model.image import Image, Seen
 from holdfast.model.path import parent_of, printable
 from holdfast.store.blobs import Blobs
 from holdfast.store.contents import TEXT_LIMIT, is_text, read_contents
-from holdfast.store.journal import Log
-from holdfast.workspace.flip import Flipper
+from holdfast.store.journal import Log, Op
+from holdfast.workspace.flip import DISPLACED, Flipper
 from holdfast.workspace.merge import merged_lines
-from holdfast.workspace.observe import RACY_NS, content_digest, is_same, look, observe, stamp_of
+from holdfast.workspace.observe import content_digest, is_same, look, observe, stamp_of
 from holdfast.workspace.recovery import read_log
 from holdfast.workspace.site import KEPT, Site
 from holdfast.workspace.staging import Bytes, CopyOf, Held, Source
 
 
 class Past(NamedTuple):
-    """A finished transaction, and when its folder was last put in order."""
+    """A finished transaction, and when it was finished: what changed later was not changed by it."""
 
     txn: str
     log: Log
@@ -75,15 +75,26 @@ def plan_undo(site: Site, pasts: Sequence[Past]) -> Undo:
     return _Planner(site, pasts).plan()
 
 
-def stands_as_left(site: Site, txn: str) -> bool:
-    """Does every path still hold the very object this transaction put there?"""
+def stands_as_left(site: Site, txn: str, settled_ns: int) -> bool:
+    """Does every path still hold the very object this transaction put there, unchanged since `settled_ns`?"""
     try:
         ops = read_past(site, txn).log.ops
     except (UnknownId, Tampering):
         return False
     site.workspace.forget()
     flipper = Flipper(site, txn)
-    return all(is_same(flipper.found(op), op.post) for op in {op.path: op for op in ops}.values())
+    return all(_stands(site, flipper, op, settled_ns) for op in {op.path: op for op in ops}.values())
+
+
+def _stands(site: Site, flipper: Flipper, op: Op, settled_ns: int) -> bool:
+    found = flipper.found(op)
+    if not is_same(found, op.post):
+        return False
+    if found is None or op.post is None or found.st_ctime_ns <= settled_ns:
+        return True
+    # Something was written since, if only its times: the content decides.
+    seen = observe(site.calls, site.workspace.directory(parent_of(op.path)), op.path.rpartition("/")[2])
+    return seen is not None and seen.image == op.post.image
 
 
 class _Planner:
@@ -91,8 +102,12 @@ class _Planner:
         self._site = site
         self._calls = site.calls
         self._pasts = pasts
-        self._settled_ns = max(past.settled_ns for past in pasts) + RACY_NS
+        self._settled_ns = max(past.settled_ns for past in pasts)
         self._blobs = Blobs(site.state)
+        self._slots_of: dict[int, list[str]] = {}
+        for op in (op for past in pasts for op in past.log.ops):
+            if op.pre is not None and op.slot:
+                self._slots_of.setdefault(op.pre.stamp.inode, []).append(op.slot)
         self._changes: dict[str, Change] = {}
         self._seen: dict[str, Seen] = {}
         self._sources: dict[str, Source] = {}
@@ -134,8 +149,10 @@ class _Planner:
         name = turn.path.rpartition("/")[2]
         try:
             directory = self._site.workspace.directory(parent_of(turn.path))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        except OSError as error:
+            if error.errno in DISPLACED:
+                return None  # whoever replaced the directory took what was in it
+            raise
         found = look(self._calls, directory, name)
         if found is not None and turn.expected is not None and is_same(found, turn.expected):
             if found.st_ctime_ns <= self._settled_ns or turn.expected.image.kind == "directory":
@@ -157,14 +174,15 @@ class _Planner:
 
     def _find_object(self, turn: _Turn, pre: Image | None) -> None:
         assert turn.target is not None
-        image = turn.target.image
-        if turn.slot and is_same(self._held(turn.slot), turn.target):
-            self._sources[turn.path] = Held(turn.slot, turn.target)
+        image, mtime = turn.target.image, turn.target.stamp.mtime_ns
+        slot = self._slot_holding(turn, turn.target)
+        if slot:
+            self._sources[turn.path] = Held(slot, turn.target)
             return
         held = self._held(turn.slot) if turn.slot else None
         if held is not None and is_same(held, Seen(image._replace(mode=held.st_mode & 0o7777), turn.target.stamp)):
             # The old object is here, but a transaction in between gave it another mode: copy it with the right one.
-            self._sources[turn.path] = CopyOf(lambda: self._open_slot(turn.slot))
+            self._sources[turn.path] = CopyOf(lambda: self._open_slot(turn.slot), mtime)
             return
         if image.kind != "file" or (pre is not None and pre._replace(mode=image.mode) == image):
             return  # links, directories and modes are rebuilt from the image itself
@@ -172,7 +190,12 @@ class _Planner:
         if source is None:
             self._conflicts.append(Divergence(turn.path, "has no old content kept any more"))
         else:
-            self._sources[turn.path] = source
+            self._sources[turn.path] = source._replace(mtime_ns=mtime)
+
+    def _slot_holding(self, turn: _Turn, target: Seen) -> str:
+        """The slot that has the old object: the path's own, or one of a later change to where it had been moved."""
+        slots = (turn.slot, *self._slots_of.get(target.stamp.inode, ()))
+        return next((slot for slot in slots if slot and is_same(self._held(slot), target)), "")
 
     def _held(self, slot: str) -> os.stat_result | None:
         try:
@@ -185,7 +208,7 @@ class _Planner:
         directory, name = self._site.slot_directory(slot, own="")
         return self._calls.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
 
-    def _stored(self, digest: str, size: int) -> Source | None:
+    def _stored(self, digest: str, size: int) -> Bytes | CopyOf | None:
         if size == 0:
             return Bytes(b"")
         try:
@@ -230,8 +253,9 @@ class _Planner:
         return merged_lines(wrote, now, old) if all(map(is_text, (old, now, wrote))) else None
 
     def _old_bytes(self, turn: _Turn, theirs: Image) -> bytes | None:
-        if turn.slot and is_same(self._held(turn.slot), turn.target):
-            return self._checked_bytes(self._open_slot(turn.slot), theirs)
+        slot = self._slot_holding(turn, turn.target) if turn.target is not None else ""
+        if slot:
+            return self._checked_bytes(self._open_slot(slot), theirs)
         source = self._stored(theirs.digest, theirs.size)
         if isinstance(source, CopyOf):
             return self._checked_bytes(source.open(), theirs)

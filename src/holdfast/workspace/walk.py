@@ -63,26 +63,33 @@ class Known(NamedTuple):
 class Frame:
     """A directory being walked. `entries` is None as long as nothing differs from the known block."""
 
-    __slots__ = ("attempts", "children", "entries", "fd", "known", "known_extras", "name", "names", "place", "row",
+    __slots__ = ("attempts", "children", "entries", "extras", "fd", "known", "name", "names", "place", "row", "unmoved",
                  "waiting", "xattrs")  # fmt: skip
 
-    def __init__(self, fd: int, name: bytes, place: int, known: Block | None) -> None:
+    def __init__(self, fd: int, name: bytes, place: int) -> None:
         self.fd = fd
         self.name = name
         self.place = place
-        self.known = known
-        self.known_extras = known.extras() if known is not None else {}
+        self.attempts = 0
+        self.begin(Known(), ())
+
+    def begin(self, known: Known, row: Row) -> None:
+        """A new look. `unmoved` says that the list of names, mode, owner and attributes are as known."""
+        self.known = known.block
+        self.row = row
+        self.unmoved = known.block is not None and row == known.row
+        self.xattrs = known.xattrs
         self.names: list[bytes] = []
         self.entries: list[Entry] | None = None
-        self.children: dict[int, Block] = known.children if known is not None else {}
+        self.extras: dict[int, bytes] | None = None
+        self.children: dict[int, Block] = known.block.children if known.block is not None else {}
         self.waiting: list[int] = []
-        self.row: Row = ()
-        self.xattrs = b""
-        self.attempts = 0
 
     def known_entry(self, place: int) -> Entry:
         assert self.known is not None
-        return Entry(self.known.record(place), self.known.stamp(place), self.known_extras.get(place, b""))
+        if self.extras is None:
+            self.extras = self.known.extras()
+        return Entry(self.known.record(place), self.known.stamp(place), self.extras.get(place, b""))
 
     def known_child(self, place: int) -> Known:
         """What was known of the subdirectory at a place of this frame."""
@@ -154,12 +161,12 @@ class Walk:
             fd = self._calls.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise Blocked(f"{printable(root)}: {error.strerror}") from None
-        self._stack = [Frame(fd, b"", 0, None)]
+        self._stack = [Frame(fd, b"", 0)]
         try:
             self._device = self._calls.fstat(fd).st_dev
             self._reader = Reader(self._calls, self._device, moment, self._workers)
             known = Known(index.root, STAMP.unpack(index.stamp)) if index else Known()
-            self._stack[0] = self._looked(self._stack[0], known)
+            self._look(self._stack[0], known)
             return self._walked()
         except OSError as error:
             name = os.fsencode(error.filename) if isinstance(error.filename, (bytes, str)) else b""
@@ -191,10 +198,11 @@ class Walk:
                 raise
             self._look_again(parent)
             return
-        self._stack.append(Frame(fd, name, place, None))
+        frame = Frame(fd, name, place)
+        self._stack.append(frame)
         self._park()
         try:
-            self._stack[-1] = self._looked(self._stack[-1], parent.known_child(place))
+            self._look(frame, parent.known_child(place))
         except PermissionError:
             self._close(self._stack.pop())
             self._lock(parent, place)
@@ -205,6 +213,9 @@ class Walk:
             self._reopen(parent, frame)
         self._close(frame)
         self._stack.pop()
+        if frame.unmoved and block is frame.known:
+            parent.waiting.pop()  # what the parent has of it is right already
+            return
         record = packed(DIRECTORY, frame.row, digest=block.digest)
         parent.settle(frame.place, Entry(record, self._reader.stamp(frame.row), frame.xattrs), block)
 
@@ -222,42 +233,46 @@ class Walk:
         if frame.attempts > ATTEMPTS:
             raise Conflict(f"{self._path()} keeps changing while it is read")
         _pause(frame.attempts)
-        self._stack[-1] = self._looked(frame, Known(frame.block()))
+        self._look(frame, Known(frame.block()))
 
-    def _looked(self, frame: Frame, known: Known) -> Frame:
-        """The directory's own entries, read so that they belong together (W2)."""
+    def _look(self, frame: Frame, known: Known) -> None:
+        """Read the directory's own entries so that they belong together (W2)."""
         for attempt in range(ATTEMPTS):
             _pause(attempt)
             found = self._calls.fstat(frame.fd)
             if found.st_dev != self._device:
                 raise Conflict(f"{self._path()}: another file system was mounted here while it was read")
-            row = row_of(found)
-            same = row == known.row
-            xattrs = known.xattrs if same else self._reader.xattrs(frame.fd)
-            new = Frame(frame.fd, frame.name, frame.place, known.block)
-            new.row, new.attempts, new.xattrs = row, frame.attempts, xattrs or b""
-            new.names = known.block.names() if same and known.block is not None else self._listed(frame.fd)
-            whole = self._survey(new) and xattrs is not None
-            if whole and row_of(self._calls.fstat(frame.fd)) == row:
-                return new
+            frame.begin(known, row_of(found))
+            whole = self._survey(frame)
+            if frame.unmoved and frame.entries is None:
+                return  # nothing was listed or read: all is as it was known when the row was taken
+            if whole and row_of(self._calls.fstat(frame.fd)) == frame.row:
+                return
             # The next attempt lists again, and reads again only what differs from this one.
-            known = Known(new.block())
+            known = Known(frame.block())
         raise Conflict(f"{self._path()} keeps changing while it is read")
 
     def _survey(self, frame: Frame) -> bool:
-        """Read every entry that differs from the known ones; False if a name was gone when its turn came."""
-        whole = True
-        rows: list[Row] = []
-        start = 0
-        if frame.known is not None and frame.known.names() == frame.names:
-            start, rows = self._first_difference(frame.fd, frame.known, frame.names)
-        if frame.known is None or start < len(frame.names) or frame.known.count != len(frame.names):
-            whole = self._gather(frame, start, rows)
+        """Read every entry that differs from the known ones; False if something was gone when its turn came."""
+        known, whole = frame.known, True
+        names = known.names() if known is not None else []
+        if frame.unmoved:
+            frame.names = names
+        else:
+            frame.names = self._listed(frame.fd)
+            xattrs = self._reader.xattrs(frame.fd)
+            frame.xattrs, whole = xattrs or b"", xattrs is not None
+        if known is None or frame.names != names:
+            whole &= self._gather(frame, 0, [])
+        else:
+            start, rows = self._first_difference(frame.fd, known, names)
+            if rows:
+                whole &= self._gather(frame, start, rows)
         frame.wait()
         return whole
 
     def _first_difference(self, fd: int, known: Block, names: list[bytes]) -> tuple[int, list[Row]]:
-        """Where the first batch that differs begins, and its rows."""
+        """Where the first batch that differs begins, and its rows; no rows if all are equal."""
         for start in range(0, len(names), _BATCH):
             rows = self._reader.rows(fd, names[start : start + _BATCH])
             if rows != known.rows(start, start + _BATCH):

@@ -1,0 +1,206 @@
+"""Apply, undo and recovery against peers on the same work, as ratios from one run.
+
+    python benchmarks/apply.py                everything (about 15 minutes; 10,000 files one fsync at a time are slow)
+    python benchmarks/apply.py --quick        under two minutes: fewer rounds, updates only for 10,000 files
+    python benchmarks/apply.py --only undo    one part: apply, undo, recovery, flushes, memory
+    python benchmarks/apply.py --with-ansible also ansible and pyinfra, in a virtual environment that is thrown away
+
+As root it works on a default ext4 in a loop image; otherwise in --dir, and says which file system that is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import NamedTuple
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "src"))
+
+import _agents
+import _special
+from _contestants import MOVES, OURS, PEERS, SLOW, Command, Contestant, Move, Work
+from _measure import Arena, Verdict, arena, clocked, milliseconds, turns
+
+from holdfast.disk.calls import CALLS
+
+UPDATE = MOVES[1]
+PARTS = ("apply", "undo", "recovery", "flushes", "memory")
+MANY = 10_000
+
+
+class Options(NamedTuple):
+    files: tuple[int, ...]
+    quick: bool
+    only: tuple[str, ...]
+    with_ansible: bool
+    edited: bool
+
+    def rounds(self, count: int) -> int:
+        many, some, one = (1, 3, 7) if self.quick else (3, 7, 15)
+        return many if count >= 1000 else some if count > 8 else one
+
+
+class Report:
+    """What is printed, and the same as data."""
+
+    def __init__(self) -> None:
+        self.verdicts: list[Verdict] = []
+        self.times: dict[str, dict[str, float]] = {}
+
+    def table(self, title: str, seconds: dict[str, float], base: str) -> None:
+        self.times[title] = seconds
+        print(f"\n{title}")
+        for name, value in sorted(seconds.items(), key=lambda item: item[1]):
+            ratio = f"{value / seconds[base]:8.2f} × {base}" if base in seconds else ""
+            print(f"  {milliseconds(value):>10} ms  {name:<38}{ratio}", flush=True)
+
+    def goal(self, what: str, ours: float, theirs: float, limit: float) -> None:
+        self.verdict(Verdict(what, ours / theirs, limit))
+
+    def verdict(self, verdict: Verdict) -> None:
+        self.verdicts.append(verdict)
+        print(verdict.line(), flush=True)
+
+
+def one_turn(contestant: Contestant, move: Move) -> float:
+    """One timed move; the disk is quiet before it starts, the result is checked after it ended."""
+    contestant.ready(move)
+    fd = os.open(contestant.folder, os.O_RDONLY)
+    CALLS.sync_file_system(fd)
+    os.close(fd)
+    seconds = clocked(lambda: contestant.go(move))
+    contestant.work.require(contestant.folder, move.after)
+    contestant.tidy()
+    return seconds
+
+
+def apply(report: Report, place: Arena, count: int, options: Options) -> None:
+    folder = os.path.join(place.path, f"apply-{count}")
+    work = Work(folder, count, edited=options.edited)
+    os.makedirs(folder)
+    short = options.quick and count >= 1000
+    kinds = [kind for kind in (*OURS, *PEERS) if not (short and kind in SLOW)]
+    if options.with_ansible and count <= 100:
+        kinds += _agents.contestants(place.path)
+    entrants = {kind.name: kind(work, os.path.join(folder, kind.__name__)) for kind in kinds if _is_there(kind)}
+    medians = _cycle(entrants, options.rounds(count))
+    for move in MOVES:
+        report.table(f"{move.name} {count:,} files of 4 KiB", medians[move.name], "git apply")
+        if move is UPDATE or not short:
+            _goals(report, count, move, medians[move.name])
+
+
+def _cycle(entrants: dict[str, Contestant], rounds: int) -> dict[str, dict[str, float]]:
+    """create, update, delete, again and again; each move is a turn of everybody."""
+    found: dict[str, dict[str, list[float]]] = {move.name: {name: [] for name in entrants} for move in MOVES}
+    for number in range(rounds + (rounds > 1)):
+        for move in MOVES:
+            for name, contestant in entrants.items():
+                seconds = one_turn(contestant, move)
+                # The first round warms up; slow contestants at many files have only that one.
+                if rounds == 1 or number:
+                    found[move.name][name].append(seconds)
+    return {move: {name: sorted(times)[len(times) // 2] for name, times in by.items()} for move, by in found.items()}
+
+
+def _goals(report: Report, count: int, move: Move, seconds: dict[str, float]) -> None:
+    ours = seconds["Holdfast: Transaction"]
+    what = f"{move.name} {count:,}"
+    if count == 1:
+        report.goal(f"{what}: Transaction / temp+fsync+rename", ours, seconds["temp+fsync+rename a file"], 3.0)
+    else:
+        report.goal(f"{what}: Transaction / git apply, which is not durable", ours, seconds["git apply"], 0.7)
+    if count > 1 and "rsync --backup --fsync" in seconds:
+        report.goal(f"{what}: Transaction / rsync --fsync", ours, seconds["rsync --backup --fsync"], 0.1)
+    if count >= MANY and Command.name in seconds:
+        report.goal(f"{what}: whole command / floor", seconds[Command.name], seconds["floor (no checks)"], 4.0)
+
+
+def _is_there(kind: type[Contestant]) -> bool:
+    if kind is not Command or _special.command_is_there():
+        return True
+    print("(the command line is not there yet: the whole command is left out)")
+    return False
+
+
+def undo(report: Report, place: Arena, count: int, options: Options) -> None:
+    pair = _special.UndoPair(Work(os.path.join(place.path, f"undo-{count}"), count))
+    seconds = turns(options.rounds(count), {"Holdfast: hf.undo": pair.ours, "git apply -R": pair.theirs})
+    report.table(f"undo of an update of {count:,} files", seconds, "git apply -R")
+    report.goal(f"undo {count:,}: hf.undo / git apply -R", seconds["Holdfast: hf.undo"], seconds["git apply -R"], 0.5)
+
+
+def recovery(report: Report, place: Arena, count: int, options: Options) -> None:
+    pair = _special.RecoveryPair(Work(os.path.join(place.path, f"recovery-{count}"), count))
+    seconds = turns(min(options.rounds(count), 5), {"Holdfast: recover": pair.ours, "git reset --hard": pair.theirs})
+    report.table(f"recovery of a half-applied update of {count:,} files", seconds, "git reset --hard")
+    ours, theirs = seconds["Holdfast: recover"], seconds["git reset --hard"]
+    report.goal(f"recovery {count:,}: recover / git reset --hard", ours, theirs, 0.5)
+
+
+def flushes(report: Report, place: Arena, count: int) -> None:
+    counted = _special.flushes(Work(os.path.join(place.path, f"flushes-{count}"), count))
+    detail = ", ".join(f"{number} {name}" for name, number in counted.items() if number)
+    if count > 8:
+        report.verdict(Verdict(f"update {count:,} through hf.execute: {detail}", sum(counted.values()), 5, "flushes"))
+    else:
+        print(f"          {sum(counted.values()):>8} flushes                   update {count:,} through hf.execute: {detail}")
+
+
+def memory(report: Report, place: Arena) -> None:
+    if not _special.command_is_there():
+        print("(the command line is not there yet: its memory is not measured)")
+        return
+    peak = _special.peak_memory(Work(os.path.join(place.path, "memory"), 100_000, 200))
+    report.verdict(Verdict("peak memory of the whole command, 100,000 paths", peak / 1e6, 200, "MB"))
+
+
+def measure(place: Arena, options: Options) -> Report:
+    report = Report()
+    print(f"On {place.about}; medians, one run, contestants take turns.")
+    for count in options.files:
+        if "apply" in options.only:
+            apply(report, place, count, options)
+        if "undo" in options.only:
+            undo(report, place, count, options)
+        if "recovery" in options.only and count > 1:
+            recovery(report, place, count, options)
+    if "flushes" in options.only:
+        print("\nflushes (fsync, fdatasync, syncfs), ledger included")
+        for count in (1, 9, 100, MANY):
+            flushes(report, place, count)
+    if "memory" in options.only:
+        memory(report, place)
+    return report
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dir", default=None, help="work here instead of in a loop image")
+    parser.add_argument("--files", default="1,100,10000", help="numbers of files (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--only", default=",".join(PARTS), help="parts to run (default: %(default)s)")
+    parser.add_argument("--with-ansible", action="store_true", help="install and run ansible and pyinfra as well")
+    parser.add_argument("--edit", action="store_true", help="an update changes four lines of a file, not all of it")
+    parser.add_argument("--json", metavar="FILE", help="write times and verdicts there")
+    given = parser.parse_args()
+    files = tuple(int(word) for word in given.files.split(","))
+    options = Options(files, given.quick, tuple(given.only.split(",")), given.with_ansible, given.edit)
+    with arena(given.dir) as place:
+        for variable, name in (("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config")):
+            os.environ[variable] = os.path.join(place.path, name)
+        report = measure(place, options)
+        about = place.about
+    print("\nGoals")
+    for verdict in report.verdicts:
+        print(verdict.line())
+    if given.json:
+        verdicts = [{**verdict._asdict(), "ok": verdict.ok} for verdict in report.verdicts]
+        with open(given.json, "w") as file:
+            json.dump({"on": about, "seconds": report.times, "goals": verdicts}, file, indent=1, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    main()

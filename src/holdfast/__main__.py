@@ -1,0 +1,29 @@
+"""The program `holdfast`.
+
+`--version` is answered before anything is imported, so that it starts like bare Python.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from holdfast import __version__
+
+_PLAIN = frozenset({"--version", "-V", "--json", "--stream-json", "--no-color"})
+
+
+def main() -> None:
+    words = set(sys.argv[1:])
+    if words <= _PLAIN and words & {"--version", "-V"}:
+        if words & {"--json", "--stream-json"}:
+            print(f'{{"schema": "holdfast/1", "kind": "version", "id": "{__version__}", "status": "ok"}}')
+        else:
+            print(f"holdfast {__version__}")
+        return
+    from holdfast.cli import run
+
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The JSON documents: the same facts that the words tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.cli.moments import for_programs
+from holdfast.store.database import Row
+
+if TYPE_CHECKING:
+    from holdfast.model.changeset import Change
+    from holdfast.model.image import Image
+
+# Fields of an execution's result that other tools read under these names (see settlement.record).
+_RESULTS = {"COMPLETED": "SUCCESS", "FAILED": "PARTIAL"}
+_FROM_THE_LEDGER = ("approved_by", "errors", "undoes", "revives")
+
+
+def row_document(row: Row) -> dict[str, object]:
+    """An execution as lists show it."""
+    return {
+        "kind": "execution",
+        "id": row.id,
+        "status": _RESULTS.get(row.status, row.status),
+        "state": row.status,
+        "at": for_programs(row.at_ns),
+        "intent": row.intent,
+        "plan_id": row.plan_id,
+        "changes": row.changes,
+        "live": row.live,
+        "undoable": row.status == "COMPLETED" and row.live and row.kept,
+    }
+
+
+def execution_document(row: Row, document: Mapping[str, object] | None) -> dict[str, object]:
+    """An execution with all that is known of it; steps and receipts are missing when a crash took them."""
+    summary: dict[str, object] = {key: row.summary[key] for key in _FROM_THE_LEDGER if key in row.summary}
+    # The row is given twice: first so that kind, id and status lead, last because it knows how things stand now.
+    return {**row_document(row), **summary, **(document or {}), **row_document(row)}
+
+
+def list_document(items: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    return {"kind": "list", "items": list(items)}
+
+
+def change_document(change: Change) -> dict[str, object]:
+    return {
+        "path": change.path,
+        "action": action_of(change),
+        "origin": change.origin,
+        "pre": _image(change.pre),
+        "post": _image(change.post),
+    }
+
+
+def action_of(change: Change) -> str:
+    """create, delete, move, mode or update."""
+    if change.pre is None:
+        return "move" if change.origin is not None else "create"
+    if change.post is None:
+        return "delete"
+    return "mode" if change.pre._replace(mode=change.post.mode) == change.post else "update"
+
+
+def _image(image: Image | None) -> dict[str, object] | None:
+    if image is None:
+        return None
+    told: dict[str, object] = {"kind": image.kind, "mode": f"{image.mode:04o}", "uid": image.uid, "gid": image.gid}
+    if image.kind == "file":
+        told |= {"size": image.size, "digest": image.digest}
+    if image.kind == "symlink":
+        told["target"] = image.target
+    return told

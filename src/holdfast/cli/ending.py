@@ -1,0 +1,63 @@
+"""How an execution that did not land is told: what failed, what was proven, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from holdfast.cli.documents import execution_document
+from holdfast.cli.words import count
+from holdfast.errors import HoldfastError, UnknownId, VerificationFailed
+from holdfast.model.execution import RESULT_WORDS
+from holdfast.model.path import printable
+
+if TYPE_CHECKING:
+    from holdfast.cli.screen import Screen
+    from holdfast.model.execution import Execution
+    from holdfast.wiring import Holdfast
+
+
+@contextmanager
+def telling_failure(screen: Screen, hf: Holdfast) -> Iterator[None]:
+    """Complete what is raised inside with what the execution came to."""
+    hf.last = None
+    try:
+        yield
+    except HoldfastError as error:
+        _tell(screen, hf, error)
+        raise
+
+
+def _tell(screen: Screen, hf: Holdfast, error: HoldfastError) -> None:
+    if hf.last is not None:
+        _complete(error, hf.last)
+        screen.attach("execution", _document(hf, hf.last))
+
+
+def _document(hf: Holdfast, execution: Execution) -> dict[str, object]:
+    try:
+        return execution_document(*hf.show(execution.id))
+    except UnknownId:  # it waits for a person, and is recorded when that is settled
+        return {"kind": "execution", "id": execution.id, "status": RESULT_WORDS[execution.status]}
+
+
+def _complete(error: HoldfastError, execution: Execution) -> None:
+    if execution.status == "ROLLED_BACK":
+        error.changed = False
+        if isinstance(error, VerificationFailed):
+            error.message = f"Health: {error.message}"
+        proof = f"Rolled back. The workspace is byte for byte as before ({count(execution.changes, 'path')} proven)."
+        error.hint = f"{proof}\n{_what_was_said(error, execution)}".rstrip()
+    elif execution.status == "ABORTED":
+        error.hint = f"{error.hint or 'Nothing was changed.'}\n{_what_was_said(error, execution)}".rstrip()
+    elif execution.divergence:
+        error.changed = True
+        names = "\n".join(f"  {printable(item.path)} {item.detail}" for item in execution.divergence)
+        error.message = f"{error.message}\n{names}"
+
+
+def _what_was_said(error: HoldfastError, execution: Execution) -> str:
+    if isinstance(error, VerificationFailed) and execution.receipts:
+        return f"What the checks said: holdfast show {execution.id} --log"
+    return ""

@@ -1,0 +1,119 @@
+"""Open a workspace for a verb: repaired first, closed last, and safe when somebody presses Ctrl-C.
+
+    reading    what a crash left is repaired if nobody else is at work; otherwise the verb goes on and only looks
+    changing   the lock must be free (exit 9), what a crash left is repaired, and an interruption is rolled back
+
+In `changing`, SIGTERM and SIGHUP count as Ctrl-C, and only the first of them does: a second one must not
+interrupt the way back. Whatever stops even that is repaired by the next verb.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from holdfast.cli.screen import Screen
+from holdfast.cli.verbs import Face
+from holdfast.errors import HoldfastError, Interrupted, Locked, NeedsHuman
+from holdfast.wiring import Holdfast
+from holdfast.wiring import open as open_workspace
+
+if TYPE_CHECKING:
+    from holdfast.workspace.recovery import Unsettled
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def reading(face: Face) -> Iterator[Holdfast]:
+    with open_workspace() as hf:
+        repair_if_free(face.screen, hf)
+        yield hf
+
+
+@contextmanager
+def changing(face: Face) -> Iterator[Holdfast]:
+    from holdfast.cli.progress import Progress
+
+    progress = Progress(face.screen)
+    with open_workspace(wait=face.options.wait, progress=progress) as hf, _patient(face.screen):
+        tell_recovery(face.screen, hf.recover())
+        newest = _newest(hf)
+        try:
+            yield hf
+        except KeyboardInterrupt:
+            progress.clear()
+            raise _interrupted(hf, newest) from None
+        finally:
+            progress.clear()
+
+
+def repair_if_free(screen: Screen, hf: Holdfast) -> None:
+    """A verb that only looks repairs too, but waits for nobody."""
+    if not hf.needs_recovery():
+        return
+    try:
+        tell_recovery(screen, hf.recover())
+    except Locked:
+        return  # somebody is at work: what looks unfinished is simply not finished
+    except NeedsHuman as error:
+        screen.note(f"{error.message}\n{error.hint}")
+
+
+def tell_recovery(screen: Screen, found: Unsettled | None) -> None:
+    if found is None:
+        return
+    screen.event("recovered", id=found.txn, outcome=found.outcome)
+    screen.note(recovery_sentence(found))
+
+
+def recovery_sentence(found: Unsettled) -> str:
+    if found.outcome == "COMMITTED":
+        return f"{found.txn} was interrupted after it had landed; its records are complete now."
+    if found.left:
+        return f"{found.txn} is closed: rolled back, but for what others changed, which stands; its old files are kept."
+    return f"{found.txn} was interrupted; rolled back: the workspace is as before."
+
+
+def _newest(hf: Holdfast) -> str:
+    rows = hf.log(limit=1)
+    return rows[0].id if rows else ""
+
+
+def _interrupted(hf: Holdfast, newest: str) -> HoldfastError:
+    """What the interruption came to, as the disk says it."""
+    try:
+        hf.recover()
+    except HoldfastError as error:
+        return error
+    rows = hf.log(limit=1)
+    if not rows or rows[0].id == newest:
+        return Interrupted("Interrupted.", hint="Nothing was changed.")
+    id, status = rows[0].id, rows[0].status
+    if status == "COMPLETED":
+        hint = f"Undo with: holdfast undo {id}"
+        return Interrupted(f"Interrupted, but {id} had landed already.", hint=hint, changed=True)
+    return Interrupted("Interrupted.", hint=f"{id} was rolled back. The workspace is as before.")
+
+
+@contextmanager
+def _patient(screen: Screen) -> Iterator[None]:
+    caught = False
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal caught
+        if caught:
+            screen.note("Rolling back; a moment.")
+            return
+        caught = True
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,30 @@
+"""holdfast recover: repair what a crash left, and say what that was."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.opening import recovery_sentence
+from holdfast.cli.screen import shown
+from holdfast.cli.verbs import Face, verb
+from holdfast.model.path import printable
+from holdfast.wiring import open as open_workspace
+
+
+@verb(name="recover")
+@click.option("--accept", is_flag=True, help="Keep what others changed as it stands, and close the matter.")
+def command(face: Face, accept: bool) -> None:
+    """Repair what a crash left. Every other verb does this too, before its own work."""
+    with open_workspace(wait=face.options.wait) as hf:
+        found = hf.recover(accept=accept)
+        workspace = hf.id
+    if found is None:
+        face.screen.answer({"kind": "recovery", "id": workspace, "status": "clean"})
+        face.screen.say("Nothing to recover: the last change ended properly.")
+        return
+    status = "finished" if found.outcome == "COMMITTED" else "accepted" if found.left else "rolled_back"
+    left = [item._asdict() for item in found.left]
+    face.screen.answer({"kind": "recovery", "id": found.txn, "status": status, "left": left})
+    face.screen.say(recovery_sentence(found))
+    for item in found.left:
+        face.screen.say(f"  . {printable(item.path)} {shown(item.detail)}")

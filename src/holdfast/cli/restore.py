@@ -1,0 +1,50 @@
+"""holdfast restore: bring back how things stood at a moment, in one transaction."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from holdfast.cli.moments import for_people, moment_of
+from holdfast.cli.opening import changing
+from holdfast.cli.screen import Screen
+from holdfast.cli.verbs import Face, verb
+from holdfast.cli.way_back import go_back
+from holdfast.errors import InvalidInput, UnknownId
+from holdfast.wiring import Holdfast
+
+
+@verb(name="restore")
+@click.option(
+    "--at", required=True, metavar="TIME", help='ISO 8601, "2 hours ago", or an execution\'s id: just before it.'
+)
+@click.option("--yes", is_flag=True, help="Give consent to this call.")
+@click.option("--preview", is_flag=True, help="Show what would happen, and stop.")
+def command(face: Face, at: str, yes: bool, preview: bool) -> None:
+    """Bring back everything that Holdfast changed after TIME, keeping later edits of others."""
+    with changing(face) as hf:
+        at_ns = _moment(hf, at)
+        later = [row for row in hf.log(limit=-1) if row.at_ns > at_ns and row.status == "COMPLETED" and row.changes]
+        if not later:
+            _nothing_to_do(face.screen, at_ns)
+            return
+        go_back(face.screen, hf, hf.preview_restore(at_ns), "Restore exactly this?", yes=yes, preview=preview)
+
+
+def _moment(hf: Holdfast, text: str) -> int:
+    """An id means the moment just before that execution."""
+    try:
+        return moment_of(text, time.time_ns())
+    except InvalidInput as not_a_time:
+        if not text.startswith("e-"):
+            raise
+        try:
+            return hf.show(text)[0].at_ns - 1
+        except UnknownId as unknown:
+            raise unknown from not_a_time
+
+
+def _nothing_to_do(screen: Screen, at_ns: int) -> None:
+    screen.answer({"kind": "simulation", "id": "", "status": "UNCHANGED", "changes": []})
+    screen.say(f"Nothing was changed by Holdfast after {for_people(at_ns)}; nothing to do.")

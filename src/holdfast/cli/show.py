@@ -1,0 +1,104 @@
+"""holdfast show: one execution or one plan, with all that is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from holdfast.cli.documents import execution_document
+from holdfast.cli.moments import for_people
+from holdfast.cli.opening import reading
+from holdfast.cli.screen import Screen, shown
+from holdfast.cli.verbs import Face, verb
+from holdfast.cli.words import count, duration, state
+from holdfast.errors import InvalidInput
+from holdfast.model.path import printable
+from holdfast.store.database import Row
+from holdfast.wiring import Holdfast
+
+_MOST_STEPS = 20
+
+
+@verb(name="show")
+@click.argument("id")
+@click.option("--log", "logs", is_flag=True, help="Print what the checks said.")
+def command(face: Face, id: str, logs: bool) -> None:
+    """Show an execution or a plan; a unique beginning of its ID is enough."""
+    with reading(face) as hf:
+        found = hf.resolve(id)
+        if found.startswith("p-"):
+            if logs:
+                raise InvalidInput(f"{found} is a plan; only executions have logs")
+            _show_plan(face.screen, found, hf.records.plan(found))
+            return
+        row, document = hf.show(found)
+        if logs:
+            _show_logs(face.screen, hf, row, document)
+        else:
+            _show_execution(face.screen, row, document)
+
+
+def _show_execution(screen: Screen, row: Row, document: Mapping[str, Any] | None) -> None:
+    screen.answer(execution_document(row, document))
+    screen.say(f"{row.id}  {state(row)}  {for_people(row.at_ns)}  {count(row.changes, 'change')}")
+    screen.say(f"Intent    {shown(row.intent)}")
+    screen.say(f"Plan      {row.plan_id}")
+    screen.say(f"Approved  by {printable(str(row.summary.get('approved_by') or 'nobody'))}")
+    for key, word in (("undoes", "Undoes"), ("revives", "Revives")):
+        names = row.summary.get(key)
+        if isinstance(names, list) and names:
+            screen.say(f"{word:<9} {', '.join(map(str, names))}")
+    errors = row.summary.get("errors")
+    for text in errors if isinstance(errors, list) else ():
+        screen.say(f"Reason    {shown(str(text).replace(chr(10), '; '))}")
+    if document is None:
+        screen.say("Steps     not kept: the process ended before it could write them")
+    else:
+        _show_details(screen, document)
+    if row.status == "COMPLETED" and row.live and row.kept:
+        screen.say(f"Undo with: holdfast undo {row.id}")
+
+
+def _show_details(screen: Screen, document: Mapping[str, Any]) -> None:
+    for step in document["steps"][:_MOST_STEPS]:
+        mark = "✓" if step["success"] else "✗"
+        screen.say(f"  {mark} {step['operation']} {printable(step['target'])}  {shown(step['actual_state_change'])}")
+    if len(document["steps"]) > _MOST_STEPS:
+        screen.say(f"  and {len(document['steps']) - _MOST_STEPS:,} more")
+    for receipt in document["receipts"]:
+        screen.say(f"  {'✓' if receipt['passed'] else '✗'} {shown(receipt['detail'])}")
+    for item in document["divergence"]:
+        screen.say(f"  ! {printable(item['path'])} {shown(item['detail'])}")
+    screen.say(f"Took      {duration(document['duration_ms'])}")
+
+
+def _show_logs(screen: Screen, hf: Holdfast, row: Row, document: Mapping[str, Any] | None) -> None:
+    from holdfast.store.blobs import Blobs
+
+    receipts = (document or {}).get("receipts", [])
+    told = []
+    for receipt in receipts:
+        try:
+            text = Blobs(hf.site.state).get(receipt["log_digest"]).decode("utf-8", "backslashreplace")
+        except FileNotFoundError:
+            text = "(no longer kept)"
+        told.append({**receipt, "log": text})
+        screen.say(screen.style(shown(receipt["detail"]), "bold"))
+        for line in text.rstrip("\n").split("\n"):
+            screen.say("  " + shown(line))
+    screen.answer({"kind": "logs", "id": row.id, "status": row.status, "receipts": told})
+    if not receipts:
+        screen.say(f"{row.id} ran no checks.")
+
+
+def _show_plan(screen: Screen, id: str, document: Mapping[str, Any]) -> None:
+    screen.answer({**document, "kind": "plan", "id": id, "status": "known"})
+    screen.say(f"{id}  risk {document['risk_proposed']}  {count(len(document['steps']), 'step')}")
+    screen.say(f"Intent    {shown(document['intent'])}")
+    for step in document["steps"][:_MOST_STEPS]:
+        target = f" → {printable(step['to'])}" if "to" in step else ""
+        screen.say(f"  {step['action']} {printable(step['path'])}{target}")
+    if len(document["steps"]) > _MOST_STEPS:
+        screen.say(f"  and {len(document['steps']) - _MOST_STEPS:,} more")

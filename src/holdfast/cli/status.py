@@ -1,0 +1,87 @@
+"""holdfast status: how the workspace stands. Also while somebody else is at work in it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast.cli.documents import row_document
+from holdfast.cli.moments import for_people
+from holdfast.cli.opening import repair_if_free
+from holdfast.cli.screen import shown
+from holdfast.cli.verbs import Face, verb
+from holdfast.cli.words import count, state
+from holdfast.disk.lock import Lock
+from holdfast.errors import HoldfastError, Locked
+from holdfast.model.path import printable
+from holdfast.wiring import Holdfast
+from holdfast.wiring import open as open_workspace
+
+
+class Trouble(NamedTuple):
+    code: str
+    message: str
+    hint: str
+
+
+@verb(name="status")
+def command(face: Face) -> int:
+    """Say how the workspace stands: last execution, tree digest, open trouble."""
+    screen = face.screen
+    with open_workspace() as hf:
+        trouble = _trouble(face, hf)
+        busy = _busy(hf)
+        tree = hf.tree()
+        rows = hf.log(limit=1)
+        unreadable = tree.problems()
+        path, id, digest, entries = hf.path, hf.id, tree.digest, tree.count
+    screen.answer(
+        {
+            "kind": "status",
+            "id": id,
+            "status": "trouble" if trouble else "busy" if busy else "clean",
+            "path": path,
+            "tree": {"digest": digest, "entries": entries, "unreadable": [item.path for item in unreadable]},
+            "last": row_document(rows[0]) if rows else None,
+            "at_work": busy or None,
+            "trouble": [item._asdict() for item in trouble],
+        }
+    )
+    screen.say(f"Workspace  {printable(path)} ({id})")
+    if rows:
+        row = rows[0]
+        intent = shown(row.intent.strip().partition("\n")[0])
+        screen.say(f"Last       {row.id} {state(row)} {for_people(row.at_ns)}: {intent}")
+    screen.say(f"Tree       {digest[:16]}…, {count(entries, 'entry', 'entries')}")
+    if unreadable:
+        screen.say(f"Unreadable {printable(unreadable[0].path)} and others: {count(len(unreadable), 'path')} in all")
+    if busy:
+        screen.say(f"At work    {shown(busy)}")
+    for item in trouble:
+        screen.say(screen.style(f"Trouble    {shown(item.message)}", "red"))
+        screen.say(f"           {shown(item.hint)}")
+    if not trouble:
+        screen.say("Nothing is open." if not busy else "Another process is at work; what it does is not counted yet.")
+    return 0
+
+
+def _trouble(face: Face, hf: Holdfast) -> list[Trouble]:
+    """What stands in the way of the next change."""
+    try:
+        if hf.needs_recovery():
+            repair_if_free(face.screen, hf)
+        left = hf.open_divergence() if hf.needs_recovery() and not _busy(hf) else ()
+    except HoldfastError as error:
+        return [Trouble(error.code, error.message, error.hint)]
+    if not left:
+        return []
+    names = ", ".join(printable(item.path) for item in left)
+    return [Trouble("needs_human", f"an interrupted change left: {names}", "Put it right, then run: holdfast recover")]
+
+
+def _busy(hf: Holdfast) -> str:
+    """Who holds the lock, if anybody."""
+    try:
+        with Lock(hf.lock_path, calls=hf.site.calls):
+            return ""
+    except Locked as error:
+        return error.message

@@ -1,0 +1,59 @@
+"""Undo and restore are one road: show what will be touched, ask, take it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.cli.consent import require_consent
+from holdfast.cli.documents import change_document, execution_document
+from holdfast.cli.ending import telling_failure
+from holdfast.cli.screen import Screen, shown
+from holdfast.cli.summary import summary
+from holdfast.cli.words import count, duration
+from holdfast.engine.difference import PlannedDifference
+from holdfast.model.path import printable
+from holdfast.wiring import Holdfast, user
+
+if TYPE_CHECKING:
+    from holdfast.engine.history import Return
+
+
+def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bool, preview: bool) -> None:
+    difference = PlannedDifference(hf.site, way.changes, way.job.sources)
+    _tell(screen, way, difference)
+    if not way.changes:
+        screen.answer(_preview_document(way, "UNCHANGED"))
+        screen.say("The workspace stands like that already; nothing to do.")
+        return
+    if preview:
+        screen.answer(_preview_document(way, "REHEARSED"))
+        screen.say("Preview only: nothing was changed.")
+        return
+    require_consent(screen, question, difference, yes=yes)
+    with telling_failure(screen, hf):
+        execution = hf.go_back(way, approved_by=user())
+    screen.answer({**execution_document(*hf.show(execution.id)), **_notes(way)})
+    screen.say(f"Restored {count(execution.changes, 'path')} in {duration(execution.duration_ms)}.")
+    screen.say(f"Redo with: holdfast undo {execution.id}")
+
+
+def _tell(screen: Screen, way: Return, difference: PlannedDifference) -> None:
+    if screen.form != "text":
+        return
+    screen.say(screen.style(shown(way.job.intent), "bold"))
+    for line in summary(difference):
+        screen.say(line)
+    for path in way.merged:
+        screen.say(f"  = {printable(path)}  edited since: that edit stays, ours goes")
+    for item in way.left:
+        screen.say(f"  . {printable(item.path)} {shown(item.detail)}")
+
+
+def _notes(way: Return) -> dict[str, object]:
+    return {"merged": list(way.merged), "left": [item._asdict() for item in way.left]}
+
+
+def _preview_document(way: Return, status: str) -> dict[str, object]:
+    changes = [change_document(change) for change in way.changes]
+    return {"kind": "simulation", "id": way.job.plan_id, "status": status, "undoes": list(way.job.undoes),
+            "changes": changes, **_notes(way)}  # fmt: skip

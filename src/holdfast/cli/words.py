@@ -1,0 +1,46 @@
+"""Counts, sizes, durations and states as people read them."""
+
+from __future__ import annotations
+
+from holdfast.store.database import Row
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """1 change, 10,000 changes."""
+    return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"
+
+
+def size(number: int) -> str:
+    """512 bytes, 12 KB, 3.4 MB."""
+    if number < 1000:
+        return count(number, "byte")
+    for unit in ("KB", "MB", "GB"):
+        number_f = number / 1000
+        if number_f < 1000 or unit == "GB":
+            return f"{number_f:.1f} {unit}" if number_f < 10 else f"{number_f:,.0f} {unit}"
+        number //= 1000
+    raise AssertionError("GB is the last unit")
+
+
+def duration(milliseconds: int) -> str:
+    """12 ms, 1.4 s, 2 min 5 s."""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1000:.1f} s"
+    return f"{milliseconds // 60_000} min {milliseconds % 60_000 // 1000} s"
+
+
+_STATES = {
+    "ROLLED_BACK": "rolled back",
+    "ABORTED": "not applied",
+    "PARTIAL": "partial",
+    "FAILED": "failed",
+}
+
+
+def state(row: Row) -> str:
+    """How an execution stands now."""
+    if row.status == "COMPLETED":
+        return "applied" if row.live else "undone"
+    return _STATES.get(row.status, row.status.lower())

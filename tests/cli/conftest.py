@@ -1,0 +1,148 @@
+"""The program as a user starts it: real processes, real pipes, real terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import holdfast
+
+PACKAGE = str(Path(holdfast.__file__).parent.parent)
+
+
+class Ran(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The one document on standard output; fails when there is anything else."""
+        found = json.loads(self.out)
+        assert isinstance(found, dict)
+        assert found["schema"] == "holdfast/1"
+        return found
+
+
+def environment(more: Mapping[str, str] = {}) -> dict[str, str]:
+    """Ours, with the package under test first, wherever the program is started."""
+    own = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
+    return {**own, "PYTHONPATH": PACKAGE, "TERM": "xterm", **more}
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "holdfast", *words]
+
+
+BATCH = """
+import contextlib, io, json, os, sys
+from holdfast.cli import run
+here = os.getcwd()
+for words in json.loads(sys.argv[1]):
+    os.chdir(here)
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        status = run(words)
+    print(json.dumps([status, out.getvalue(), err.getvalue()]))
+"""
+
+
+class Program:
+    """`holdfast` in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def __call__(self, *words: str, stdin: str = "", **more: str) -> Ran:
+        return self.run(command(*words), stdin=stdin, **more)
+
+    def run(self, argv: Sequence[str], *, stdin: str = "", **more: str) -> Ran:
+        """Another program, in the same place with the same environment."""
+        done = subprocess.run(
+            argv,
+            cwd=self.directory,
+            env=environment(more),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def python(self, code: str, *words: str, **more: str) -> Ran:
+        return self.run([sys.executable, "-c", code, *words], **more)
+
+    def batch(self, lines: Sequence[Sequence[str]]) -> list[Ran]:
+        """Many command lines in one process: for tables, where starting anew each time would prove nothing more."""
+        done = self.python(BATCH, json.dumps([list(words) for words in lines]))
+        results = [Ran(*json.loads(line)) for line in done.out.splitlines()]
+        assert len(results) == len(lines), done
+        return results
+
+    def start(
+        self, *words: str, stdin: Any = subprocess.DEVNULL, stdout: Any = None, stderr: Any = None, **more: str
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command(*words), cwd=self.directory, env=environment(more), stdin=stdin, stdout=stdout, stderr=stderr
+        )
+
+    def apply(self, change: Mapping[str, object], *words: str) -> Ran:
+        """Apply a change with consent; the document is the answer."""
+        return self("apply", "-", "--yes", "--json", *words, stdin=json.dumps(change))
+
+
+@pytest.fixture
+def program(workspace: Path) -> Program:
+    """The program in a directory that is not under guard yet."""
+    return Program(workspace)
+
+
+@pytest.fixture
+def guarded(program: Program) -> Program:
+    """The program in a guarded directory with a few files."""
+    holdfast.init(str(program.directory))
+    (program.directory / "conf").mkdir()
+    (program.directory / "conf/site.conf").write_text("port = 80\nhost = a\nname = b\n")
+    (program.directory / "old.txt").write_text("old\n")
+    return program
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], str]:
+    """Write a change file outside the workspace; its path is returned."""
+
+    def written(text: str) -> str:
+        path = tmp_path / "change.yaml"
+        path.write_text(text)
+        return str(path)
+
+    return written
+
+
+def contents(directory: Path) -> dict[str, tuple[int, bytes]]:
+    """Everything a person has in a directory: mode and bytes (or link target) by path."""
+    found = {}
+    for path in sorted(directory.rglob("*")):
+        name = str(path.relative_to(directory))
+        if name.split("/")[0] == ".holdfast":
+            continue
+        mode = path.lstat().st_mode
+        if path.is_symlink():
+            found[name] = (mode, os.fsencode(path.readlink()))
+        elif path.is_file():
+            found[name] = (mode, path.read_bytes() if os.access(path, os.R_OK) else b"")
+        else:
+            found[name] = (mode, b"")
+    return found
+
+
+@pytest.fixture
+def tree(workspace: Path) -> Callable[[], dict[str, tuple[int, bytes]]]:
+    """A photograph of the workspace, to compare with a later one."""
+    return lambda: contents(workspace)

@@ -1,0 +1,155 @@
+"""undo, restore and recover, as typed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+Tree = Callable[[], dict[str, Any]]
+
+# A process that dies at a named point; its arguments are the workspace and the point.
+KILLED = """
+import sys, holdfast
+from holdfast.testing import FaultyCalls, KillAt
+hf = holdfast.open(sys.argv[1], calls=FaultyCalls(KillAt(sys.argv[2])))
+with hf.transaction("Interrupted work") as tx:
+    tx.write("old.txt", b"new")
+    tx.write("more.txt", b"more")
+"""
+
+
+def change(path: str, content: str) -> dict[str, object]:
+    return {"intent": f"Write {path}", "steps": [{"write": path, "content": content}]}
+
+
+def kill_at(program: Any, point: str) -> None:
+    done = program.python(KILLED, str(program.directory), point)
+    assert done.status == -signal.SIGKILL, done
+
+
+def test_undo_brings_back_and_can_be_undone(guarded: Any, tree: Tree) -> None:
+    """An undo restores the bytes of before; undoing the undo restores the change."""
+    before = tree()
+    id = guarded.apply(change("old.txt", "new")).document["id"]
+    after = tree()
+    undone = guarded("undo", id, "--yes", "--json").document
+    assert tree() == before
+    assert undone["undoes"] == [id]
+    assert guarded("log").out.splitlines()[1].split()[3] == "undone"
+    assert guarded("undo", undone["id"], "--yes").status == 0
+    assert tree() == after
+
+
+def test_undo_needs_consent(guarded: Any, tree: Tree) -> None:
+    """Without --yes and without a terminal: exit 3 and nothing changed; --preview: exit 0 and nothing changed."""
+    id = guarded.apply(change("old.txt", "new")).document["id"]
+    before = tree()
+    asked = guarded("undo", id)
+    assert asked.status == 3
+    assert "~ old.txt" in asked.out
+    assert guarded("undo", id, "--preview").status == 0
+    assert tree() == before
+
+
+def test_undo_keeps_a_later_edit_and_says_so(guarded: Any) -> None:
+    """A file edited since is merged, and named as merged."""
+    id = guarded.apply(change("conf/site.conf", "port = 81\nhost = a\nname = b\n")).document["id"]
+    path = guarded.directory / "conf/site.conf"
+    path.write_text(path.read_text() + "more = c\n")
+    done = guarded("undo", id, "--yes")
+    assert done.status == 0
+    assert "= conf/site.conf  edited since" in done.out
+    assert path.read_text() == "port = 80\nhost = a\nname = b\nmore = c\n"
+
+
+def test_undo_in_the_way_of_an_edit_is_a_conflict(guarded: Any, tree: Tree) -> None:
+    """An edit in the same place: exit 8, the file is named, nothing is changed."""
+    id = guarded.apply(change("old.txt", "new\n")).document["id"]
+    (guarded.directory / "old.txt").write_text("newer\n")
+    before = tree()
+    done = guarded("undo", id, "--yes", "--json")
+    assert done.status == 8
+    assert "old.txt" in done.document["error"]["message"]
+    assert done.document["error"]["changed"] is False
+    assert tree() == before
+
+
+def test_undo_twice_is_refused(guarded: Any) -> None:
+    """What is undone cannot be undone again: exit 2."""
+    id = guarded.apply(change("old.txt", "new")).document["id"]
+    assert guarded("undo", id, "--yes").status == 0
+    assert guarded("undo", id, "--yes").status == 2
+
+
+def test_restore_goes_back_to_before_an_execution(guarded: Any, tree: Tree) -> None:
+    """An id means just before it; everything from there on is taken back in one execution."""
+    before = tree()
+    first = guarded.apply(change("old.txt", "1")).document["id"]
+    guarded.apply(change("b.txt", "2"))
+    guarded.apply(change("old.txt", "3"))
+    done = guarded("restore", "--at", first, "--yes", "--json")
+    assert done.document["status"] == "SUCCESS"
+    assert len(done.document["undoes"]) == 3
+    assert tree() == before
+    assert guarded("restore", "--at", "an hour ago", "--preview").status == 0
+
+
+def test_restore_with_nothing_to_do_is_0(guarded: Any) -> None:
+    """When nothing happened since the moment, that is no error."""
+    guarded.apply(change("old.txt", "1"))
+    done = guarded("restore", "--at", "now", "--yes")
+    assert done.status == 0
+    assert "nothing to do" in done.out
+
+
+def test_a_crash_is_repaired_by_the_next_verb(guarded: Any, tree: Tree) -> None:
+    """Killed with the new files in place: even a verb that only looks rolls back first, and says so on stderr."""
+    before = tree()
+    kill_at(guarded, "flipped")
+    assert tree() != before
+    done = guarded("log")
+    assert done.status == 0
+    assert "was interrupted; rolled back: the workspace is as before." in done.err
+    assert "rolled back" in done.out
+    assert tree() == before
+    assert guarded("recover").out.startswith("Nothing to recover")
+
+
+def test_a_crash_after_the_commit_is_completed(guarded: Any) -> None:
+    """Killed after the commit point: the change stands, and recover completes its records."""
+    kill_at(guarded, "committed")
+    done = guarded("recover", "--json").document
+    assert done["status"] == "finished"
+    assert (guarded.directory / "more.txt").read_text() == "more"
+    assert guarded("log", "--json").document["items"][0]["status"] == "SUCCESS"
+
+
+def test_looking_during_a_lock_does_not_repair(guarded: Any) -> None:
+    """When somebody holds the lock, what looks unfinished is his: the reader goes on and repairs nothing."""
+    from holdfast.disk.lock import Lock
+
+    kill_at(guarded, "flipped")
+    with Lock(str(guarded.directory / ".holdfast/lock")):
+        done = guarded("log")
+    assert (done.status, done.err) == (0, "")
+    assert (guarded.directory / "old.txt").read_text() == "new"
+
+
+def test_an_edit_after_a_crash_needs_a_human(guarded: Any) -> None:
+    """What somebody changed after the crash is left alone: exit 7 names it, status shows it, --accept closes it."""
+    kill_at(guarded, "flipped")
+    time.sleep(0.02)
+    (guarded.directory / "old.txt").write_text("mine\n")
+    done = guarded.apply(change("b.txt", "x"))
+    assert done.status == 7
+    assert "old.txt" in done.document["error"]["message"]
+    assert done.document["error"]["changed"] is True
+    assert "old.txt" in guarded("status", "--json").document["trouble"][0]["message"]
+    closed = guarded("recover", "--accept", "--json")
+    assert closed.status == 0, closed
+    assert closed.document["status"] == "accepted"
+    assert (guarded.directory / "old.txt").read_text() == "mine\n"
+    assert not (guarded.directory / "more.txt").exists()
+    assert guarded.apply(change("b.txt", "x")).status == 0

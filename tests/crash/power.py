@@ -1,0 +1,207 @@
+"""Power cuts: what is left on a disk when the machine dies, for every moment and many ways of losing writes.
+
+    record   a real file system on a disk that logs (see `blockdisk`); the scenario runs once and acknowledges
+    cut      for each flush: all before it is there; of what came after it, any subset, the last one perhaps torn
+    check    mount (the file system replays its own journal), recover, judge; as after a kill
+
+A disk may write back what was not flushed in any order and in any part; only a sector is written whole.
+When the acknowledgement lies before the end of an interval between two flushes, the power may have failed after it,
+so every state of that interval must show the change.
+
+Everything happens in a mount namespace of a child process: mounts and loop devices vanish with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from crash.blockdisk import Disk, Event, Flushed, Marked, Written, events
+from crash.driver import Arena, Outcome, Place, Start, interrupted, judge, recover, start_at, use
+from crash.scenarios import Scenario, act
+from crash.walker import undated, walk
+from holdfast.testing import Fault, FaultyCalls
+
+FileSystem = Literal["ext4", "xfs", "btrfs"]
+# What a disk writes whole. btrfs needs its superblock of 4 KiB written whole and cannot be mounted otherwise;
+# that is a promise between btrfs and its disks, and nothing that a program on top of it could mend.
+_WHOLE: dict[FileSystem, int] = {"ext4": 512, "xfs": 512, "btrfs": 4096}
+_CLONE_NEWNS = 0x00020000
+_MIB = 1 << 20
+_SIZES: dict[FileSystem, int] = {"ext4": 24 * _MIB, "xfs": 320 * _MIB, "btrfs": 128 * _MIB}
+_MAKE: dict[FileSystem, list[str]] = {
+    # Nothing is left to a background thread, so that the log holds the scenario and little else.
+    "ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
+    "xfs": ["mkfs.xfs", "-q", "-f"],
+    "btrfs": ["mkfs.btrfs", "-q", "-f", "-m", "single", "-d", "single"],
+}
+
+
+def missing(system: FileSystem) -> str:
+    """Why power cannot be cut here; empty when it can."""
+    if os.geteuid() != 0:
+        return "cutting the power needs root (mount, loop devices, /dev/fuse)"
+    for device in ("/dev/fuse", "/dev/loop-control"):
+        if not os.path.exists(device):
+            return f"cutting the power needs {device}"
+    tools = ["mount", "umount", "losetup", _MAKE[system][0], *(["btrfs"] if system == "btrfs" else [])]
+    absent = [tool for tool in tools if shutil.which(tool) is None]
+    return f"cutting the power needs {', '.join(absent)}" if absent else ""
+
+
+class Cut(NamedTuple):
+    """One state of the disk: the durable writes of the first `flushes` flushes, and some of the pending ones."""
+
+    flushes: int
+    pending: tuple[Written, ...]
+    label: str
+    must_be_new: bool
+
+
+class Recording(NamedTuple):
+    """What one run asked of the disk: the image before it, and the writes between flushes."""
+
+    base: str
+    intervals: tuple[tuple[Written, ...], ...]
+    acknowledged_in: int
+    begun: Start
+    sector: int
+
+
+class Bench:
+    """A directory with images and mount points, in a mount namespace of this process. Call in a child process only."""
+
+    def __init__(self, directory: str, system: FileSystem) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.unshare(_CLONE_NEWNS):
+            raise OSError(ctypes.get_errno(), "a mount namespace of our own")
+        subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+        self._directory = directory
+        self._system: FileSystem = system
+        self._mount_point = self._make("mnt")
+        self._fuse_point = self._make("fuse")
+        self.place = Place(os.path.join(self._mount_point, "place"))
+
+    def record(self, arena: Arena, outcome: Outcome, scenario: Scenario, *faults: Fault) -> Recording:
+        """Run the scenario once on the logging disk."""
+        image, base, log = (os.path.join(self._directory, name) for name in ("image", "base", "log"))
+        with open(image, "wb") as file:
+            file.truncate(_SIZES[self._system])
+        subprocess.run([*_MAKE[self._system], image], check=True, stdout=subprocess.DEVNULL)
+        shutil.copyfile(image, base)
+        disk = Disk(self._fuse_point, image, log)
+        try:
+            self._mount(disk.path)
+            try:
+                begun = self._run(disk, arena, outcome, scenario, faults)
+            finally:
+                self._unmount()
+        finally:
+            disk.close()
+        return _divided(base, log, begun, _WHOLE[self._system])
+
+    def verdicts(self, recording: Recording, outcome: Outcome, scenario: Scenario, cuts: Iterable[Cut]) -> Iterator[str]:
+        """What is wrong after each cut."""
+        durable, state = recording.base, os.path.join(self._directory, "state")
+        applied = 0
+        for cut in sorted(cuts, key=lambda cut: cut.flushes):
+            while applied < cut.flushes:
+                _write_to(durable, recording.intervals[applied])
+                applied += 1
+            _copy_sparse(durable, state)
+            _write_to(state, cut.pending)
+            for what in self._judged(state, recording.begun, outcome, scenario, cut):
+                yield f"{self._system}, {scenario.name}, {cut.label}: {what}"
+
+    def _run(self, disk: Disk, arena: Arena, outcome: Outcome, scenario: Scenario, faults: tuple[Fault, ...]) -> Start:
+        """Faults that kill the process are followed by a recovery, which then acknowledges what it found."""
+        arena.furnish(self.place, scenario)
+        begun = start_at(self.place)
+        os.sync()
+        disk.mark("begin")
+
+        if interrupted(use(self.place, FaultyCalls(), lambda hf: act(scenario, hf), *faults)):
+            disk.mark("acknowledged")
+        else:
+            recover(self.place)
+            if undated(walk(self.place.workspace)) == outcome.new:
+                disk.mark("acknowledged")
+        disk.mark("end")
+        return begun
+
+    def _judged(self, state: str, begun: Start, outcome: Outcome, scenario: Scenario, cut: Cut) -> list[str]:
+        self._mount(state)
+        try:
+            return judge(begun, outcome, scenario, cut.must_be_new)
+        finally:
+            self._unmount()
+
+    def _mount(self, disk: str) -> None:
+        if self._system == "btrfs":
+            # The kernel remembers devices by their unique id, and all our images have the same.
+            subprocess.run(["btrfs", "device", "scan", "--forget"], check=False, capture_output=True)
+        subprocess.run(["mount", "-t", self._system, "-o", "loop", disk, self._mount_point], check=True)
+
+    def _unmount(self) -> None:
+        subprocess.run(["umount", self._mount_point], check=True)
+
+    def _make(self, name: str) -> str:
+        path = os.path.join(self._directory, name)
+        os.mkdir(path)
+        return path
+
+
+def cuts_of(recording: Recording, samples: int, seed: int = 1) -> Iterator[Cut]:
+    """At each flush: nothing more, everything more, and random parts of more, in part torn."""
+    chance = random.Random(seed)
+    for number, pending in enumerate(recording.intervals):
+        new = recording.acknowledged_in <= number
+        yield Cut(number, (), f"flush {number}, nothing after it", new)
+        if not pending:
+            continue
+        yield Cut(number, pending, f"flush {number}, all {len(pending)} writes after it", new)
+        for sample in range(min(samples, 2 ** len(pending))):
+            chosen = [write for write in pending if chance.random() < 0.5]
+            torn = chosen and sample % 2
+            if torn:
+                chosen[-1] = _torn(chosen[-1], recording.sector, chance)
+            label = f"flush {number}, {len(chosen)} of {len(pending)} writes after it{', torn' if torn else ''} #{sample}"
+            yield Cut(number, tuple(chosen), label, new)
+
+
+def _torn(write: Written, sector: int, chance: random.Random) -> Written:
+    sectors = len(write.data) // sector
+    return Written(write.offset, write.data[: sector * chance.randrange(1, sectors)]) if sectors > 1 else write
+
+
+def _divided(base: str, log: str, begun: Start, sector: int) -> Recording:
+    """The writes after "begin", cut at the flushes; those before it go into the base."""
+    happened = list(events(log))
+    first, last = happened.index(Marked("begin")), happened.index(Marked("end"))
+    _write_to(base, [event for event in happened[:first] if isinstance(event, Written)])
+    intervals: list[list[Written]] = [[]]
+    acknowledged = len(happened)  # never
+    for event in happened[first:last]:
+        if isinstance(event, Written):
+            intervals[-1].append(event)
+        elif isinstance(event, Flushed):
+            intervals.append([])
+        elif event.text == "acknowledged":
+            acknowledged = len(intervals) - 1
+    return Recording(base, tuple(map(tuple, intervals)), acknowledged, begun, sector)
+
+
+def _write_to(path: str, writes: Iterable[Event]) -> None:
+    with open(path, "r+b", buffering=0) as file:
+        for write in writes:
+            assert isinstance(write, Written)
+            os.pwrite(file.fileno(), write.data, write.offset)
+
+
+def _copy_sparse(source: str, target: str) -> None:
+    subprocess.run(["cp", "--sparse=always", source, target], check=True)

@@ -1,0 +1,167 @@
+"""SIGKILL at every system call of a change, of an undo and of a rollback.
+
+After recovery the tree is exactly the old or exactly the new one, metadata included; an acknowledged change is there;
+the ledger verifies and says the same; the next change works; what was changed can be undone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import holdfast
+from crash.driver import Arena, Outcome, discard, interrupted, judge, judge_life_goes_on, kill_in, start, use
+from crash.scenarios import BY_NAME, SCENARIOS, Scenario, act
+from crash.walker import walk
+from holdfast import Holdfast
+from holdfast.engine.history import KEEP_AT_LEAST, PACK_AFTER_NS, collect
+from holdfast.testing import ALL, CHANGES, FaultyCalls, Kill, KillAt
+
+Counted = Callable[[int], None]
+NAMES = [scenario.name for scenario in SCENARIOS]
+# In every `make test`: each action, few and many, forwards and backwards.
+BOUNDED = [
+    "one",
+    "few",
+    "folders",
+    "types",
+    "modes",
+    "many",
+    "few-unhealthy",
+    "types-undo",
+    "few-redo",
+    "few-merge",
+    "many-restore",
+]
+AT_LEAST = 500
+
+
+def bounded_points(outcome: Outcome) -> list[Kill]:
+    """Before each call that can change the disk, and after the last one."""
+    return [*(Kill(number) for number in range(1, len(outcome.trace) + 1)), Kill(len(outcome.trace), "after")]
+
+
+def verdicts(arena: Arena, scenario: Scenario, kills: list[Kill], counted: frozenset[str] = CHANGES) -> Iterator[str]:
+    outcome = arena.outcome(scenario)
+    for kill in kills:
+        begun = start(arena, scenario)
+        acknowledged = kill_in(begun, scenario, kill, counted)
+        verdict = judge(begun, outcome, scenario, acknowledged) or judge_life_goes_on(begun)
+        yield from (f"{scenario.name}, {kill}: {what}" for what in verdict)
+        discard(begun.place)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("name", BOUNDED)
+def test_killed_before_every_change_of_the_disk(name: str, arena: Arena, kill_points: Counted) -> None:
+    """A process killed before any call that changes the disk leaves, after recovery, the old tree or the new one."""
+    kills = bounded_points(arena.outcome(BY_NAME[name]))
+    assert list(verdicts(arena, BY_NAME[name], kills)) == []
+    kill_points(len(kills))
+
+
+@pytest.mark.crash
+def test_the_bounded_part_has_five_hundred_points(arena: Arena, kill_points: Counted) -> None:
+    """`make test` kills at no fewer than 500 different places."""
+    counts = {name: len(bounded_points(arena.outcome(BY_NAME[name]))) for name in BOUNDED}
+    print(f"kill points in make test: {sum(counts.values())} ({counts})")
+    assert sum(counts.values()) >= AT_LEAST
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("name", ["few", "many-undo", "many-unhealthy"])
+def test_killed_at_every_named_point(name: str, arena: Arena, kill_points: Counted) -> None:
+    """A process killed at any named point leaves, after recovery, the old tree or the new one."""
+    scenario = BY_NAME[name]
+    outcome = arena.outcome(scenario)
+    bad = []
+    for point in outcome.points:
+        begun = start(arena, scenario)
+        acknowledged = kill_in(begun, scenario, KillAt(point))
+        assert not acknowledged, f"{point} was not passed"
+        bad += [f"{point}: {what}" for what in judge(begun, outcome, scenario, False) or judge_life_goes_on(begun)]
+        discard(begun.place)
+    assert bad == []
+    kill_points(len(outcome.points))
+
+
+@pytest.mark.crash_full
+@pytest.mark.parametrize("name", NAMES)
+def test_killed_at_every_call(name: str, disk_arena: Arena, kill_points: Counted) -> None:
+    """Killed before any call at all, and after any call, reading ones included, on a real disk: old tree or new."""
+    scenario = BY_NAME[name]
+    begun = start(disk_arena, scenario)
+    calls = FaultyCalls(counted=ALL)
+    with begun.place.open(calls) as hf:
+        calls.arm()
+        act(scenario, hf)
+    discard(begun.place)
+    numbers = range(1, calls.count + 1)
+    kills = [
+        Kill(n, when)
+        for n in numbers
+        for when in ("before", "after")
+        if when == "before" or calls.trace[n - 1] in CHANGES
+    ]
+    assert list(verdicts(disk_arena, scenario, kills, ALL)) == []
+    kill_points(len(kills))
+
+
+@pytest.mark.crash
+def test_killed_while_a_workspace_is_made(arena: Arena, kill_points: Counted) -> None:
+    """`init` killed anywhere is completed by the next `init`, and the workspace then works."""
+    number = 0
+    done = False
+    while not done:
+        number += 1
+        place = arena.bare()
+        calls = FaultyCalls(Kill(number), counted=CHANGES)
+        place.enter()
+        done = interrupted(lambda place=place, calls=calls: holdfast.init(place.workspace, calls))
+        holdfast.init(place.workspace)
+        with place.open() as hf:
+            with hf.transaction("first") as tx:
+                tx.write("first.txt", b"1")
+            assert hf.audit().ok, f"killed at call {number}"
+        discard(place)
+    kill_points(number)
+
+
+def changes(hf: Holdfast) -> None:
+    """More executions than `gc` always keeps, each with an old file to pack."""
+    for number in range(KEEP_AT_LEAST + 2):
+        with hf.transaction(f"change {number}") as tx:
+            tx.write(f"f{number % 3}.txt", b"%d\n" % number)
+            tx.create(f"d{number}/")
+
+
+def collect_all(hf: Holdfast) -> None:
+    """What gc does when everything is old."""
+    collect(hf.pipeline, keep_ns=0, now_ns=time.time_ns() + 2 * PACK_AFTER_NS)
+
+
+@pytest.mark.crash_full
+def test_killed_while_old_material_is_collected(arena: Arena, kill_points: Counted) -> None:
+    """`gc` killed anywhere can be run again, and every execution whose material it keeps can still be undone."""
+    number = 0
+    done = False
+    while not done:
+        number += 1
+        place = arena.fresh(BY_NAME["one"])
+        with place.open() as hf:
+            changes(hf)
+        before = walk(place.workspace)
+        done = interrupted(use(place, FaultyCalls(counted=CHANGES), collect_all, Kill(number)))
+        assert walk(place.workspace) == before
+        with place.open() as hf:
+            collect_all(hf)
+            assert hf.audit().ok, f"killed at call {number}"
+            for row in hf.log():
+                if row.kept and row.live:
+                    hf.undo(row.id)
+        assert sorted(name for name in os.listdir(place.workspace) if name.startswith("d1")) == ["d1"], number
+        discard(place)
+    kill_points(number)
