@@ -22,12 +22,12 @@ The story of a change, room by room:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 __version__ = "0.1.0"
 
+# As good as typing's own for a type checker, and importing `typing` would double the time of `--version`.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from holdfast.wiring import Holdfast, init, open
+    from holdfast.wiring import Holdfast, init, open  # noqa: A004 (`holdfast.open` is the front door)
 
 __all__ = ["Holdfast", "__version__", "init", "open"]
 

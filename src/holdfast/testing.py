@@ -77,7 +77,7 @@ class ShortWrite(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """Pretend to do these calls, from the point `after` (None: at once) to the point `until` (None: for ever)."""
+    """Pretend to do these calls, from each time `after` is passed (None: at once) until `until` is (None: for ever)."""
 
     names: frozenset[str]
     after: str | None = None
@@ -114,6 +114,7 @@ class FaultyCalls(Calls):
         """Replace all faults, and start counting calls and points anew."""
         self._faults = faults
         self._passed: dict[str, int] = {}
+        self._moment: dict[str, int] = {}
         self._failing = 0
         self.trace: list[str] = []
 
@@ -166,12 +167,14 @@ class FaultyCalls(Calls):
         return any(isinstance(fault, Drop) and name in fault.names and self._is_open(fault) for fault in self._faults)
 
     def _is_open(self, window: Drop) -> bool:
-        begun = window.after is None or window.after in self._passed
-        return begun and (window.until is None or window.until not in self._passed)
+        opened = 0 if window.after is None else self._moment.get(window.after, -1)
+        closed = -1 if window.until is None else self._moment.get(window.until, -1)
+        return opened > closed
 
     def _pass_point(self, name: str) -> None:
         self._real.point(name)
         self._passed[name] = self._passed.get(name, 0) + 1
+        self._moment[name] = sum(self._passed.values())
         for fault in self._faults:
             match fault:
                 case KillAt(point, time) if (point, time) == (name, self._passed[name]):

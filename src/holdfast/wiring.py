@@ -214,7 +214,12 @@ def open(  # noqa: A001 (`holdfast.open` is the front door)
     try:
         identity = read_identity(site.state)
         ledger = Ledger(site.state.path, load_key(key_path(), calls), identity.id, anchor_path(identity.id), calls)
-        return Holdfast(site, ledger, Records(site.state.path), identity.id, wait, progress)
+        records = Records(site.state.path)
+        if records.volatile:
+            from holdfast.settlement.record import catch_up
+
+            catch_up(ledger, records)
+        return Holdfast(site, ledger, records, identity.id, wait, progress)
     except (HoldfastError, OSError):
         site.close()
         raise

@@ -64,6 +64,7 @@ class Arena:
         self._model.enter()
         dated = os.stat(self._model.workspace)
         holdfast.init(self._model.workspace)
+        recover(self._model)  # the first verb has a little more to do than the others
         os.utime(self._model.workspace, ns=(dated.st_atime_ns, dated.st_mtime_ns))
 
     def bare(self) -> Place:
@@ -77,14 +78,13 @@ class Arena:
         """A place where the scenario is about to begin."""
         self._count += 1
         place = Place(os.path.join(self._directory, f"p{self._count}"))
-        self.furnish(place, scenario)
+        self.furnish(place)
+        prepare(place, scenario)
         return place
 
-    def furnish(self, place: Place, scenario: Scenario) -> None:
-        """Make a place somewhere else."""
+    def furnish(self, place: Place) -> None:
+        """Make a place, here or elsewhere."""
         copy_tree(self._model.root, place.root)
-        with place.open() as hf:
-            arrange(scenario, hf)
 
     def outcome(self, scenario: Scenario) -> Outcome:
         """One uninterrupted run: the tree it leaves, and the changing calls it makes."""
@@ -95,6 +95,12 @@ class Arena:
         new = walk(place.workspace)
         discard(place)
         return Outcome(undated(new), tuple(calls.trace), calls.points)
+
+
+def prepare(place: Place, scenario: Scenario) -> None:
+    """Let happen what comes before the interruption."""
+    with place.open() as hf:
+        arrange(scenario, hf)
 
 
 class Outcome(NamedTuple):

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from crash.blockdisk import Disk, Event, Flushed, Marked, Written, events
-from crash.driver import Arena, Outcome, Place, Start, interrupted, judge, recover, start_at, use
+from crash.driver import Arena, Outcome, Place, Start, interrupted, judge, prepare, recover, start_at, use
 from crash.scenarios import Scenario, act
 from crash.walker import undated, walk
 from holdfast.testing import Fault, FaultyCalls
@@ -120,9 +120,12 @@ class Bench:
 
     def _run(self, disk: Disk, arena: Arena, outcome: Outcome, scenario: Scenario, faults: tuple[Fault, ...]) -> Start:
         """Faults that kill the process are followed by a recovery, which then acknowledges what it found."""
-        arena.furnish(self.place, scenario)
-        begun = start_at(self.place)
+        arena.furnish(self.place)
         os.sync()
+        prepare(self.place, scenario)
+        if scenario.manner == "merge":
+            os.sync()  # the edit by a person; whatever Holdfast itself did must be durable without this
+        begun = start_at(self.place)
         disk.mark("begin")
 
         if interrupted(use(self.place, FaultyCalls(), lambda hf: act(scenario, hf), *faults)):

@@ -47,7 +47,7 @@ def _complete(error: HoldfastError, execution: Execution) -> None:
         error.changed = False
         if isinstance(error, VerificationFailed):
             error.message = f"Health: {error.message}"
-        proof = f"Rolled back. The workspace is byte for byte as before ({count(execution.changes, 'path')} proven)."
+        proof = f"Rolled back. The workspace is byte for byte as before ({count(execution.proven, 'path')} proven)."
         error.hint = f"{proof}\n{_what_was_said(error, execution)}".rstrip()
     elif execution.status == "ABORTED":
         error.hint = f"{error.hint or 'Nothing was changed.'}\n{_what_was_said(error, execution)}".rstrip()

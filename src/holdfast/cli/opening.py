@@ -111,7 +111,9 @@ def _patient(screen: Screen) -> Iterator[None]:
         caught = True
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
+    # What is ignored (nohup, a shell's background job) stays ignored.
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, on_signal) for number in heard}
     try:
         yield
     finally:

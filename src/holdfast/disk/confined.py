@@ -3,7 +3,8 @@
 Invariants
   D1  A descriptor handed out here was opened beneath the root without following any symlink,
       magic link or mount point (openat2 refuses them, races included).
-  D2  At most `CACHE` descriptors are open; the two used last are never the ones closed.
+  D2  Whoever renames a directory says so (`forget_below`); a cached descriptor never outlives its name.
+  D3  At most `CACHE` descriptors are open; the two used last are never the ones closed.
 
 Descriptors are borrowed: use them at once, never keep or close them.
 """
@@ -51,6 +52,14 @@ class Root:
         while self._open:
             self.calls.close(self._open.popitem()[1])
 
+    def forget_below(self, path: str) -> None:
+        """A directory was moved in or out at `path`: what was opened there is no longer what the path names."""
+        inside = path + "/"
+        for known in [known for known in self._open if known == path or known.startswith(inside)]:
+            self.calls.close(self._open.pop(known))
+        if self._last == path or self._last.startswith(inside):
+            self._last, self._last_fd = "", self.fd
+
     def close(self) -> None:
         self.forget()
         if self.fd >= 0:
@@ -60,5 +69,7 @@ class Root:
     def __enter__(self) -> Root:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

@@ -40,7 +40,9 @@ class Lock:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._fd >= 0:
             self._calls.close(self._fd)
             self._fd = -1
@@ -54,7 +56,9 @@ class Lock:
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     who = self._calls.pread(self._fd, 120, 0).decode("ascii", "replace").strip()
-                    raise Locked(f"another holdfast is at work in this workspace ({who or 'unknown process'})") from None
+                    raise Locked(
+                        f"another holdfast is at work in this workspace ({who or 'unknown process'})"
+                    ) from None
                 time.sleep(_POLL_SECONDS)
 
 

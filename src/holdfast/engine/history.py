@@ -15,7 +15,8 @@ from holdfast.model.execution import Divergence
 from holdfast.settlement.record import KIND
 from holdfast.store.database import Row
 from holdfast.workspace.keeping import Reclaimed, reclaim
-from holdfast.workspace.undo import Past, plan_undo, read_past, require_intact
+from holdfast.workspace.turns import Past
+from holdfast.workspace.undo import plan_undo, read_past, require_intact
 
 KEEP_AT_LEAST = 10
 PACK_AFTER_NS = 24 * 3600 * 10**9
@@ -50,6 +51,7 @@ def restore_to(pipeline: Pipeline, at_ns: int) -> Return:
     rows = [row for row in pipeline.records.executions(since_ns=at_ns + 1) if row.status == "COMPLETED"]
     after = {row.id for row in rows}
     undoes = [row.id for row in rows if row.live]
+    undoes += sorted({id for row in rows if row.live for id in _names(row, "revives")} - after)
     revives = {id for row in rows if row.live for id in _names(row, "undoes")} - after
     return _way_back(pipeline, rows, "Restore to an earlier moment", undoes, sorted(revives))
 
@@ -67,10 +69,9 @@ def collect(pipeline: Pipeline, *, keep_ns: int, now_ns: int) -> Reclaimed:
 
 
 def _way_back(pipeline: Pipeline, rows: list[Row], intent: str, undoes: list[str], revives: list[str]) -> Return:
-    pasts = [_checked_past(pipeline, row) for row in rows if row.changes]
-    if not pasts:
+    if not rows:
         raise Blocked("there is nothing to go back over", hint="Nothing was changed. See: holdfast log")
-    plan = plan_undo(pipeline.site, pasts)
+    plan = plan_undo(pipeline.site, _checked_pasts(pipeline, [row for row in rows if row.changes]))
     job = Job(
         intent,
         rows[0].plan_id,
@@ -84,12 +85,28 @@ def _way_back(pipeline: Pipeline, rows: list[Row], intent: str, undoes: list[str
     return Return(job, plan.merged, plan.left)
 
 
-def _checked_past(pipeline: Pipeline, row: Row) -> Past:
-    past = read_past(pipeline.site, row.id)
-    entry = pipeline.ledger.find(KIND, row.id)
-    # The tables can be edited by whoever can edit the log; the ledger cannot.
-    require_intact(past, str(entry.body["root"]) if entry is not None else "")
-    return past._replace(settled_ns=row.at_ns)
+def _checked_pasts(pipeline: Pipeline, rows: list[Row]) -> list[Past]:
+    """Their logs. The tables can be edited by whoever can edit a log; the ledger, read once here, cannot."""
+    roots = _roots(pipeline, {row.id for row in rows})
+    pasts = []
+    for row in rows:
+        past = read_past(pipeline.site, row.id)
+        require_intact(past, roots.get(row.id, ""))
+        pasts.append(past._replace(settled_ns=row.at_ns))
+    return pasts
+
+
+def _roots(pipeline: Pipeline, wanted: set[str]) -> dict[str, str]:
+    roots: dict[str, str] = {}
+    if not wanted:
+        return roots
+    for entry in pipeline.ledger.entries(reverse=True):
+        id = str(entry.body.get("execution_id"))
+        if entry.kind == KIND and id in wanted and id not in roots:
+            roots[id] = str(entry.body["root"])
+            if len(roots) == len(wanted):
+                break
+    return roots
 
 
 def _names(row: Row, key: str) -> list[str]:

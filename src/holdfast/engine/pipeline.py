@@ -24,14 +24,15 @@ from holdfast.model.canonical import Json
 from holdfast.model.changeset import ChangeSet, images_digest
 from holdfast.model.execution import Execution, Receipt
 from holdfast.model.image import Seen
-from holdfast.model.plan import HealthCheck, Plan
-from holdfast.settlement.record import Closing, catch_up, settle
+from holdfast.model.plan import HealthCheck, Plan, described
+from holdfast.settlement.record import Closing, Outcome, catch_up, settle
 from holdfast.simulation.rehearsal import Rehearsal, StepReport, rehearse
 from holdfast.store.blobs import Blobs
 from holdfast.store.contents import write_contents
 from holdfast.store.database import Records, Row
+from holdfast.store.documents import packed
 from holdfast.store.ledger import Ledger
-from holdfast.workspace.recovery import Unsettled, accept_divergence, recover
+from holdfast.workspace.recovery import Unsettled, accept_divergence, recover, sweep
 from holdfast.workspace.scratch import scratch_copy
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import Bytes, Source
@@ -85,7 +86,13 @@ class Pipeline:
     """The stages over one workspace."""
 
     def __init__(
-        self, site: Site, ledger: Ledger, records: Records, lock_path: str, wait: float, progress: Progress | None = None
+        self,
+        site: Site,
+        ledger: Ledger,
+        records: Records,
+        lock_path: str,
+        wait: float,
+        progress: Progress | None = None,
     ) -> None:
         self.site = site
         self.ledger = ledger
@@ -114,7 +121,8 @@ class Pipeline:
     def rehearse(self, plan: Plan) -> Rehearsal:
         """What the plan would do, exactly; the plan is remembered, the workspace untouched."""
         rehearsal = rehearse(self.site, plan, self.progress)
-        self.records.save_plan(plan.id, plan.digest, time.time_ns(), plan.document())
+        document = packed(plan.document(), map(described, plan.steps))
+        self.records.save_plan(plan.id, plan.digest, time.time_ns(), document)
         return rehearsal
 
     def already_done(self, plan: Plan) -> Row | None:
@@ -142,10 +150,10 @@ class Pipeline:
             )
         return Verified(receipts, base_tree, rehearsal.change_set.digest)
 
-    def execute(self, job: Job, *, approved_by: str, verified: Verified = Verified((), "")) -> Execution:
+    def execute(self, job: Job, *, approved_by: str) -> Execution:
         """Carry the job out under the lock. The execution tells how it ended; see `raise_failure`."""
         with self.locked():
-            return self._execute(job, approved_by, verified)
+            return self._execute(job, approved_by, Verified((), ""))
 
     def execute_rehearsed(self, rehearsal: Rehearsal, *, approved_by: str, verified: Verified) -> Execution:
         """Like `execute`; when the tree moved elsewhere since the checks ran, they run again on what stands now."""
@@ -167,7 +175,7 @@ class Pipeline:
             execution = replace(self._fresh(job, approved_by, receipts), errors=(reason,))
             work = CarryOut(Transaction(self.site, execution.id, {}), execution)
             work.abort()
-            self._close(job, work.execution, root="", operations=0, committed=False, approved_by=approved_by)
+            self._close(job, work.execution, "", 0, "ABORTED", approved_by)
             return work.execution
 
     def _execute(self, job: Job, approved_by: str, verified: Verified) -> Execution:
@@ -177,11 +185,13 @@ class Pipeline:
         work = CarryOut(transaction, execution)
         work.run(job.change_set, job.seen, job.sources, lambda: self._health(job, execution.after_digest))
         done = replace(work.execution, steps=step_results(job.steps, transaction, work.execution))
-        committed = done.status == "COMPLETED"
-        if committed or done.status in ("ABORTED", "ROLLED_BACK"):
-            if committed:
-                self._keep_texts(execution.id, job)
-            self._close(job, done, transaction.root, len(transaction.ops), committed, approved_by)
+        if transaction.state == "COMMITTED":
+            self._keep_texts(execution.id, job)
+            self._close(job, done, transaction.root, len(transaction.ops), "COMMITTED", approved_by)
+        elif transaction.state == "ABORTED":
+            self._close(job, done, transaction.root, len(transaction.ops), "ABORTED", approved_by)
+        elif transaction.state == "OPEN":
+            self._close(job, done, "", 0, "ABORTED", approved_by)
         self._failure = work.failure
         return done
 
@@ -232,15 +242,18 @@ class Pipeline:
         )
 
     def _close(
-        self, job: Job, execution: Execution, root: str, operations: int, committed: bool, approved_by: str
+        self, job: Job, execution: Execution, root: str, operations: int, outcome: Outcome, approved_by: str
     ) -> None:
-        closing = Closing(execution.id, committed, self._header(job, approved_by), root, operations, (), execution)
+        closing = Closing(execution.id, outcome, self._header(job, approved_by), root, operations, (), execution)
+        committed = outcome == "COMMITTED"
         try:
             settle(self.site, self.ledger, self.records, closing)
         except (OSError, HoldfastError) as error:
             kind = type(error) if isinstance(error, HoldfastError) else HoldfastError
-            said = f"{'the change was applied' if committed else 'nothing was changed'}, but it is not recorded: {error}"
-            raise kind(said, hint=_UNRECORDED, changed=committed) from error
+            said = (
+                f"{'the change was applied' if committed else 'nothing was changed'}, but it is not recorded: {error}"
+            )
+            raise kind(said, hint=_UNRECORDED if root else "", changed=committed) from error
 
     def _keep_texts(self, txn: str, job: Job) -> None:
         changes = {change.path: change.post for change in job.change_set.changes}
@@ -256,15 +269,18 @@ class Pipeline:
             return
 
     def _recover(self) -> None:
-        self._settle_unsettled(recover(self.site))
+        found = recover(self.site)
+        # Rows lost in a power cut come back before a newer one is written, so that none is skipped for good.
         catch_up(self.ledger, self.records)
+        self._settle_unsettled(found)
+        sweep(self.site)
 
     def _settle_unsettled(self, found: Unsettled | None) -> None:
         if found is None:
             return
         closing = Closing(
             found.txn,
-            found.outcome == "COMMITTED",
+            found.outcome,
             found.header,
             found.root,
             found.operations,
@@ -294,4 +310,3 @@ def require_passed(verified: Verified) -> None:
             "\n".join(receipt.detail for receipt in failed),
             hint="The checks ran on a scratch copy. Nothing was changed.",
         )
-

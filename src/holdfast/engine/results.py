@@ -11,22 +11,27 @@ from holdfast.simulation.rehearsal import StepReport
 from holdfast.workspace.transaction import Transaction
 
 
-def step_results(reports: tuple[StepReport, ...], transaction: Transaction, execution: Execution) -> tuple[StepResult, ...]:
-    started = dict(zip((op.path for op in transaction.ops), transaction.times_ns, strict=False))
-    ended = dict(zip((op.path for op in transaction.ops), transaction.times_ns[1:], strict=False))
+def step_results(
+    reports: tuple[StepReport, ...], transaction: Transaction, execution: Execution
+) -> tuple[StepResult, ...]:
+    times = transaction.times_ns
+    # Where the last operation on each path that was begun stands in the order; the next one begins when it ends.
+    places = {op.path: place for place, op in enumerate(transaction.ops[: len(times)])}
     completed = execution.status == "COMPLETED"
     rolled_back = execution.status == "ROLLED_BACK"
     moved = bool(transaction.times_ns)
     results = []
     for report in reports:
-        at = started.get(report.target, report.started_ns)
+        place = places.get(report.target)
+        at = report.started_ns if place is None else times[place]
+        end = times[place + 1] if place is not None and place + 1 < len(times) else max(at, report.completed_ns)
         results.append(
             StepResult(
                 step_id=report.step_id,
                 operation=report.operation,
                 target=report.target,
                 started_ns=at,
-                completed_ns=ended.get(report.target, max(at, report.completed_ns)),
+                completed_ns=end,
                 precondition_met=report.precondition_met,
                 precondition_detail=report.detail,
                 expected_vs_actual_match=completed,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from holdfast.errors import Conflict, HoldfastError, NeedsHuman, VerificationFailed
-from holdfast.model.changeset import ChangeSet
+from holdfast.model.changeset import Change, ChangeSet, images_digest
 from holdfast.model.execution import Divergence, Execution, Receipt, Status, advanced
 from holdfast.model.image import Seen
 from holdfast.workspace.flip import Diverged
@@ -28,6 +28,7 @@ class CarryOut:
         self._transaction = transaction
         self.execution = advanced(execution, "PENDING", time.time_ns())
         self.failure: HoldfastError | None = None
+        self._changes: tuple[Change, ...] = ()
 
     def run(
         self,
@@ -37,6 +38,7 @@ class CarryOut:
         health: HealthChecks,
     ) -> Execution:
         """To a terminal status; never raises a HoldfastError, but keeps it in `failure`."""
+        self._changes = change_set.changes
         try:
             self._advance("VALIDATING")
             self._advance("BACKING_UP")
@@ -54,6 +56,7 @@ class CarryOut:
             self._fail_on(error)
         except BaseException:
             # Ctrl-C and the like: leave no half-applied tree behind, then let it through.
+            # While the commit sector is being written there is nothing to take back: the next verb asks the disk.
             self._take_back()
             raise
         else:
@@ -91,7 +94,7 @@ class CarryOut:
         self._conclude(error)
 
     def _fail_on(self, error: OSError) -> None:
-        """Only the commit sector can fail this way: everything earlier is rolled back and reported by the transaction."""
+        """Only the commit sector leaves things open: whatever failed earlier, the transaction rolled back itself."""
         self.execution = replace(self.execution, errors=(*self.execution.errors, str(error)))
         if self._transaction.state == "ABORTED":
             self.failure = VerificationFailed(f"{error}; everything was rolled back")
@@ -117,14 +120,39 @@ class CarryOut:
             self.execution = replace(self.execution, divergence=(*self.execution.divergence, *outcome.divergence))
             self.failure = NeedsHuman("some files were changed by somebody else and were left alone", changed=True)
 
+    def _measure(self) -> None:
+        """Read every path again and compare: `ROLLED_BACK` is a measurement, not a hope.
+
+        Paths that never moved and hold somebody else's change are divergence; the proof is over all others.
+        """
+        apart = self._transaction.untouched
+        changes = [change for change in self._changes if change.path not in apart]
+        now = [(change.path, self._transaction.image_now(change.path)) for change in changes]
+        different = [path for (path, image), change in zip(now, changes, strict=True) if image != change.pre]
+        noted = [Divergence(path, "holds somebody else's change; it was never moved") for path in sorted(apart)]
+        noted += [Divergence(path, "is not as before") for path in different]
+        known = {item.path for item in self.execution.divergence}
+        self.execution = replace(
+            self.execution,
+            before_digest=images_digest((change.path, change.pre) for change in changes),
+            after_digest=images_digest(now),
+            proven=len(now) - len(different),
+            divergence=(*self.execution.divergence, *(item for item in noted if item.path not in known)),
+        )
+
     def _conclude(self, error: HoldfastError) -> None:
         state = self._transaction.state
         if state == "OPEN" or (state == "ABORTED" and self.execution.status in ("VALIDATING", "BACKING_UP")):
             self._advance("ABORTED")
         elif state == "ABORTED":
-            # The rollback measured every touched path against its old image before the head said ABORTED.
-            self.execution = replace(self.execution, after_digest=self.execution.before_digest)
-            self._advance("ROLLED_BACK")
+            self._measure()
+            if self.execution.before_digest == self.execution.after_digest:
+                self._advance("ROLLED_BACK")
+            else:
+                self.failure = NeedsHuman(
+                    f"{error.message}; rolled back, but not everything is as before", changed=True
+                )
+                self._advance("PARTIAL")
         elif isinstance(error, Conflict) or self.execution.divergence:
             self._advance("PARTIAL")
         else:

@@ -117,7 +117,7 @@ class Execution:
     divergence: tuple[Divergence, ...] = ()
     errors: tuple[str, ...] = ()
     changes: int = 0
-    undo_of: str = ""
+    proven: int = 0
 
     @property
     def status(self) -> Status:

@@ -157,9 +157,8 @@ class Plan:
         return tuple(sorted(named))
 
     def document(self) -> dict[str, object]:
-        """The plan as JSON shows it: contents by digest and size, never by value (they may hold secrets)."""
-        steps = [described(step) for step in self.steps]
-        return {**self._head(), "steps": steps, "digest": self.digest, "affected_paths": list(self.affected_paths)}
+        """The plan as JSON shows it, without its steps; `described` has each of those."""
+        return {**self._head(), "digest": self.digest, "affected_paths": list(self.affected_paths)}
 
     def _head(self) -> dict[str, object]:
         """Everything but the steps."""
@@ -187,7 +186,7 @@ def row_of(step: Step) -> list[object]:
 
 
 def described(step: Step) -> dict[str, object]:
-    """A step as an object for people and JSON."""
+    """A step as an object for people and JSON: contents by digest and size, never by value (they may hold secrets)."""
     return {name: _digestible(value) for name, value in step._asdict().items()}
 
 

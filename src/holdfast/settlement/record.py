@@ -1,6 +1,7 @@
 """Settle a finished transaction: ledger first, then its folder, then the tables.
 
     COMMITTED ─▶ ledger entry ─▶ folder to kept/ ─▶ row
+    LEFT      ─▶ the same, with what was left to a person
     ABORTED   ─▶ ledger entry ─▶ folder removed  ─▶ row
 
 Each step can be repeated: a crash between any two is finished by the next verb with the same outcome.
@@ -9,31 +10,33 @@ The ledger entry is found by the execution's id, so it is written once.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from holdfast.model.canonical import Json
-from holdfast.model.execution import RESULT_WORDS, Divergence, Execution
+from holdfast.model.execution import RESULT_WORDS, Divergence, Execution, StepResult
 from holdfast.model.path import printable
 from holdfast.store.chain import Entry
 from holdfast.store.database import Records, Row
+from holdfast.store.documents import packed
 from holdfast.store.ledger import Ledger
 from holdfast.workspace.site import Site
 from holdfast.workspace.transaction import keep, remove_stage
 
 KIND = "execution"
+Outcome = Literal["COMMITTED", "ABORTED", "LEFT"]
+_STATUS = {"COMMITTED": "COMPLETED", "ABORTED": "ROLLED_BACK", "LEFT": "PARTIAL"}
 
 
 class Closing(NamedTuple):
     """What is to be settled. `header` is the journal's, `execution` is absent when a crash took it.
 
-    `left` is what a person accepted as it stands; then the old objects are kept.
+    `left` is what a person accepted as it stands; with the outcome LEFT the old objects are kept.
     """
 
     txn: str
-    committed: bool
+    outcome: Outcome
     header: Mapping[str, Json]
     root: str
     operations: int
@@ -46,8 +49,10 @@ def settle(site: Site, ledger: Ledger, records: Records, closing: Closing) -> En
     entry = None if closing.execution is not None else ledger.find(KIND, closing.txn)
     if entry is None:
         entry = ledger.append(KIND, _body(closing), time.time_ns())
+    else:
+        ledger.confirm()  # whoever wrote it may have died before the sync
     site.calls.point("in-ledger")
-    if closing.committed or closing.left:
+    if closing.outcome in ("COMMITTED", "LEFT"):
         keep(site, closing.txn)
     else:
         remove_stage(site, closing.txn)
@@ -62,6 +67,7 @@ def catch_up(ledger: Ledger, records: Records) -> int:
     known = records.projected
     if head is None or head.seq <= known:
         return 0
+    ledger.confirm()
     missing = []
     for entry in ledger.entries(reverse=True):
         if entry.seq <= known:
@@ -88,16 +94,18 @@ def project(records: Records, entry: Entry, execution: Execution | None) -> None
         at_ns=entry.at_ns,
         changes=_int(body["changes"]),
         live=committed,
-        kept=committed or body["status"] == "PARTIAL",
+        kept=bool(body["kept"]),
         summary=body,
     )
-    document = json.dumps(execution_document(execution, body)) if execution is not None else None
+    document = None
+    if execution is not None:
+        document = packed(execution_document(execution, body), map(_step_document, execution.steps))
     off, on = (_ids(body["undoes"]), _ids(body["revives"])) if committed else ([], [])
     records.save_execution(row, document, entry.seq, off=off, on=on)
 
 
 def execution_document(execution: Execution, body: Mapping[str, Json]) -> dict[str, object]:
-    """The execution result in the words other tools read (features.md, appendix)."""
+    """The execution result in the words other tools read (features.md, appendix), without its steps."""
     return {
         "id": execution.id,
         "result_id": execution.id,
@@ -115,10 +123,6 @@ def execution_document(execution: Execution, body: Mapping[str, Json]) -> dict[s
         "steps_executed": len(execution.steps),
         "steps_succeeded": sum(step.success for step in execution.steps),
         "steps_failed": sum(not step.success for step in execution.steps),
-        "steps": [
-            {**step._asdict(), "duration_ms": (step.completed_ns - step.started_ns) // 1_000_000}
-            for step in execution.steps
-        ],
         "receipts": [receipt._asdict() for receipt in execution.receipts],
         "duration_ms": execution.duration_ms,
         "history": [moment._asdict() for moment in execution.history],
@@ -134,14 +138,22 @@ def execution_document(execution: Execution, body: Mapping[str, Json]) -> dict[s
     }
 
 
+def _step_document(step: StepResult) -> dict[str, object]:
+    return {**step._asdict(), "duration_ms": (step.completed_ns - step.started_ns) // 1_000_000}
+
+
 def _body(closing: Closing) -> dict[str, Json]:
     header = closing.header
     if closing.execution is not None:
         status = str(closing.execution.status)
         errors: list[Json] = list(closing.execution.errors)
     else:
-        status = "COMPLETED" if closing.committed else "PARTIAL" if closing.left else "ROLLED_BACK"
-        errors = [] if closing.committed else ["the process ended before it was finished; recovery rolled it back"]
+        status = _STATUS[closing.outcome]
+        errors = (
+            []
+            if closing.outcome == "COMMITTED"
+            else ["the process ended before it was finished; recovery rolled it back"]
+        )
         errors += [f"{printable(item.path)} {item.detail}" for item in closing.left]
     names = ("plan_id", "plan_digest", "change_set", "base", "intent", "approved_by", "undoes", "revives")
     return {
@@ -150,6 +162,7 @@ def _body(closing: Closing) -> dict[str, Json]:
         "status": status,
         "root": closing.root,
         "changes": closing.operations,
+        "kept": closing.outcome in ("COMMITTED", "LEFT"),
         "errors": errors,
     }
 

@@ -22,6 +22,7 @@ from holdfast.workspace.site import Site
 from holdfast.workspace.staging import CopyOf, Source
 
 NEW_DIRECTORY_MODE = 0o755
+_SET_GROUP = 0o2000
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -84,14 +85,30 @@ class Draft:
 
     def owner_below(self, path: str) -> tuple[int, int]:
         """Owner of a new object: this user, and the parent's group where the parent passes it on."""
-        parent = self.get(parent_of(path)) if parent_of(path) else None
-        if parent is not None and parent.image.mode & 0o2000:
-            return os.geteuid(), parent.image.gid
-        if not parent_of(path):
+        uid, gid, _ = self._heritage(path)
+        return uid, gid
+
+    def _heritage(self, path: str) -> tuple[int, int, int]:
+        """Owner, group, and the set-group bit that a new directory gets, as the kernel would give them."""
+        above = parent_of(path)
+        while above and (parent := self.get(above)) is None:
+            above = parent_of(above)  # it will be made, and inherit in turn
+        if above and parent is not None:
+            mode, group = parent.image.mode, parent.image.gid
+        else:
             found = self._site.calls.fstat(self._site.workspace.fd)
-            if found.st_mode & 0o2000:
-                return os.geteuid(), found.st_gid
-        return os.geteuid(), os.getegid()
+            mode, group = found.st_mode, found.st_gid
+        if mode & _SET_GROUP:
+            return os.geteuid(), group, _SET_GROUP
+        return os.geteuid(), os.getegid(), 0
+
+    def new_directory(self, path: str, mode: int) -> Node:
+        """A directory that is made here, or made again: one that the workspace has keeps its owner and attributes."""
+        before = self._look(path)
+        if before is not None and before.image.kind == "directory":
+            return Node(before.image._replace(mode=mode))
+        uid, gid, passed_on = self._heritage(path)
+        return Node(Image("directory", mode | passed_on, uid, gid))
 
     def difference(self) -> ChangeSet:
         """The exact difference between the workspace and the draft."""
@@ -165,14 +182,16 @@ class Draft:
 
     def _make_parents(self, path: str) -> None:
         parent = parent_of(path)
-        if not parent or (parent in self._directories and parent not in self._future and self._seen.get(path)):
+        if parent in self._directories and parent not in self._future and self._seen.get(path):
             return
-        node = self.get(parent)
-        if node is None:
-            uid, gid = self.owner_below(parent)
-            self.put(parent, Node(Image("directory", NEW_DIRECTORY_MODE, uid, gid)))
-        elif node.image.kind != "directory":
+        missing: list[str] = []
+        while parent and (node := self.get(parent)) is None:
+            missing.append(parent)
+            parent = parent_of(parent)
+        if parent and node is not None and node.image.kind != "directory":
             raise Blocked(f"{printable(path)} would go through {printable(parent)}, which is not a directory")
+        for directory in reversed(missing):
+            self._plan(directory, self.new_directory(directory, NEW_DIRECTORY_MODE))
 
     def _names(self, path: str) -> list[str]:
         names: set[str] = set()

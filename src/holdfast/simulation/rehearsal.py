@@ -156,11 +156,11 @@ def _update(draft: Draft, step: Update) -> str:
 def _create(draft: Draft, step: Create) -> str:
     if draft.get(step.path) is not None:
         raise Blocked(f"{printable(step.path)} exists already")
-    uid, gid = draft.owner_below(step.path)
     if step.directory:
         mode = NEW_DIRECTORY_MODE if step.mode is None else step.mode
-        draft.put(step.path, Node(Image("directory", mode, uid, gid)))
+        draft.put(step.path, draft.new_directory(step.path, mode))
         return "creates the directory"
+    uid, gid = draft.owner_below(step.path)
     mode = NEW_FILE_MODE if step.mode is None else step.mode
     draft.put(step.path, Node(Image("file", mode, uid, gid, 0, blake3(b"").hexdigest()), Bytes(b"")))
     return "creates the empty file"
@@ -173,7 +173,9 @@ def _delete(draft: Draft, step: Delete) -> str:
         return f"removes the {there.image.kind}"
     inside = list(draft.inside(step.path))
     if not step.recursive:
-        raise Blocked(f"{printable(step.path)} is a directory with {len(inside)} entries; deleting it needs recursive: true")
+        raise Blocked(
+            f"{printable(step.path)} is a directory with {len(inside)} entries; deleting it needs recursive: true"
+        )
     for path in (step.path, *inside):
         draft.remove(path)
     return f"removes the directory and {len(inside)} entries in it"
@@ -232,7 +234,9 @@ def _existing(draft: Draft, path: str) -> Node:
 
 def _refuse_privileged(path: str, image: Image) -> None:
     if image.mode & _SET_ID or any(name == _CAPABILITY for name, _ in image.xattrs):
-        raise Blocked(f"{printable(path)} runs with special rights (set-id or capability); Holdfast does not rewrite it")
+        raise Blocked(
+            f"{printable(path)} runs with special rights (set-id or capability); Holdfast does not rewrite it"
+        )
 
 
 def _content(content: Content) -> tuple[str, int, Source]:

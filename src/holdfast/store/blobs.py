@@ -78,6 +78,11 @@ class Blobs:
             found += [folder + name for name in names if not name.startswith("new-")]
         return found
 
+    def written_ns(self, digest: str) -> int:
+        """When it came here: a rename keeps the file's own times, but moves its change time."""
+        directory = self._state.directory(f"{OBJECTS}/{digest[:2]}")
+        return self._calls.stat(digest[2:], dir_fd=directory, follow_symlinks=False).st_ctime_ns
+
     def remove(self, digest: str) -> int:
         """Forget a blob; the bytes freed."""
         directory = self._state.directory(f"{OBJECTS}/{digest[:2]}")

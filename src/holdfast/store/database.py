@@ -2,6 +2,7 @@
 
 The ledger and the journals are the truth; these tables are a projection of them.
 They are written without waiting for the disk (a process crash loses nothing, a power cut may lose the last rows);
+Documents are packed (see `documents`).
 `Records.projected` says up to which ledger entry they go, and what is missing is projected again at the next verb.
 """
 
@@ -17,14 +18,15 @@ from typing import Any, NamedTuple
 
 from holdfast.errors import Blocked, HoldfastError, Tampering, UnknownId
 from holdfast.model.canonical import Json
+from holdfast.store.documents import unpacked
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS plans(id TEXT PRIMARY KEY, digest TEXT NOT NULL, at_ns INTEGER NOT NULL, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS plans(id TEXT PRIMARY KEY, digest TEXT NOT NULL, at_ns INTEGER NOT NULL, document BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS executions(
   id TEXT PRIMARY KEY, plan_id TEXT NOT NULL, plan_digest TEXT NOT NULL, intent TEXT NOT NULL, status TEXT NOT NULL,
   at_ns INTEGER NOT NULL, changes INTEGER NOT NULL, live INTEGER NOT NULL, kept INTEGER NOT NULL,
-  summary TEXT NOT NULL, document TEXT);
+  summary TEXT NOT NULL, document BLOB);
 CREATE INDEX IF NOT EXISTS executions_by_time ON executions(at_ns);
 CREATE INDEX IF NOT EXISTS executions_by_plan ON executions(plan_digest);
 """
@@ -61,10 +63,24 @@ def _in_our_words() -> Iterator[None]:
 
 
 class Records:
+    """The tables. `volatile` means in memory, because the disk has no room or cannot be written:
+    made from the ledger when opened, so that looking, recovering and gc still work.
+    """
+
     def __init__(self, state: str, *, read_only: bool = False) -> None:
         path = os.path.join(state, "holdfast.db")
         for part in (path, f"{path}-wal", f"{path}-shm"):
             _refuse_irregular(part)
+        self.volatile = False
+        try:
+            self._open(path, read_only)
+        except Blocked as error:
+            if not _is_about_the_disk(error.__cause__):
+                raise
+            self._open(":memory:", read_only=False)
+            self.volatile = True
+
+    def _open(self, path: str, read_only: bool) -> None:
         with _in_our_words():
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None)
         try:
@@ -84,11 +100,11 @@ class Records:
         return int(row[0]) if row else 0
 
     @_in_our_words()
-    def save_plan(self, id: str, digest: str, at_ns: int, document: dict[str, object]) -> None:
-        self._db.execute("INSERT OR IGNORE INTO plans VALUES(?,?,?,?)", (id, digest, at_ns, json.dumps(document)))
+    def save_plan(self, id: str, digest: str, at_ns: int, document: bytes) -> None:
+        self._db.execute("INSERT OR IGNORE INTO plans VALUES(?,?,?,?)", (id, digest, at_ns, document))
 
     @_in_our_words()
-    def save_execution(self, row: Row, document: str | None, seq: int, *, off: list[str], on: list[str]) -> None:
+    def save_execution(self, row: Row, document: bytes | None, seq: int, *, off: list[str], on: list[str]) -> None:
         """One transaction: the row, what it switched off and on again, and how far the ledger is projected."""
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
@@ -100,11 +116,13 @@ class Records:
             )
             self._db.executemany("UPDATE executions SET live=0 WHERE id=?", [(id,) for id in off])
             self._db.executemany("UPDATE executions SET live=1 WHERE id=?", [(id,) for id in on])
-            self._db.execute("INSERT OR REPLACE INTO meta VALUES('projected',?)", (str(max(seq, self.projected)),))
+            self.mark_projected(seq)
 
     @_in_our_words()
     def mark_projected(self, seq: int) -> None:
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES('projected',?)", (str(max(seq, self.projected)),))
+        """Only ever the next one: a gap must stay visible, so that what was lost is projected again."""
+        if seq == self.projected + 1:
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES('projected',?)", (str(seq),))
 
     @_in_our_words()
     def forget_material(self, ids: list[str]) -> None:
@@ -131,15 +149,14 @@ class Records:
         ).fetchone()
         if found is None:
             raise UnknownId(f"there is no execution {id}")
-        return _row(found[:10]), json.loads(found[10]) if found[10] else None
+        return _row(found[:10]), unpacked(found[10]) if found[10] else None
 
     @_in_our_words()
     def plan(self, id: str) -> dict[str, Any]:
         found = self._db.execute("SELECT document FROM plans WHERE id=?", (id,)).fetchone()
         if found is None:
             raise UnknownId(f"there is no plan {id}")
-        document: dict[str, Any] = json.loads(found[0])
-        return document
+        return unpacked(found[0])
 
     @_in_our_words()
     def resolve(self, prefix: str) -> str:
@@ -196,6 +213,14 @@ def _refuse_irregular(path: str) -> None:
         return
     if not stat.S_ISREG(found.st_mode):
         raise Tampering(f".holdfast/{os.path.basename(path)} is not a regular file")
+
+
+def _is_about_the_disk(error: BaseException | None) -> bool:
+    """No room, no permission to write, no file: not damage, and not somebody else's lock."""
+    if not isinstance(error, sqlite3.Error):
+        return False
+    kinds = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+    return error.sqlite_errorcode & 0xFF in kinds
 
 
 def _row(values: tuple[Any, ...]) -> Row:

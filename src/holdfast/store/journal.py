@@ -5,7 +5,8 @@
     journal/<txn>/<n>       slots: before a flip the new object, after it the old one
 
     head:  PREPARED ──commit──▶ COMMITTED
-              └─────rollback──▶ ABORTED
+              ├─────rollback──▶ ABORTED
+              └──a person says▶ LEFT      rolled back but for what others changed since; the old objects are kept
 
 Invariants
   J1  The head names a transaction PREPARED only after its log and its slots are durable.
@@ -37,7 +38,7 @@ from holdfast.errors import Tampering
 from holdfast.model.canonical import Json, canonical_rows, quoted
 from holdfast.model.image import Image, Seen, Stamp, seen_text
 
-HeadState = Literal["PREPARED", "COMMITTED", "ABORTED"]
+HeadState = Literal["PREPARED", "COMMITTED", "ABORTED", "LEFT"]
 Action = Literal["flip", "mode"]
 
 SECTOR = 512
@@ -179,12 +180,14 @@ def _parse_head(sector: bytes) -> Head | None:
     if not intact or any(sector[16 + length :]):
         raise Tampering("the journal head is damaged", hint=_DAMAGE_HINT)
     match json.loads(body or b"null"):
-        case [("PREPARED" | "COMMITTED" | "ABORTED") as state, str(txn), str(root)] if _TXN.fullmatch(txn):
+        case [("PREPARED" | "COMMITTED" | "ABORTED" | "LEFT") as state, str(txn), str(root)] if _TXN.fullmatch(txn):
             return Head(state, txn, root)
     raise Tampering("the journal head does not say what a head says", hint=_DAMAGE_HINT)
 
 
-_DAMAGE_HINT = "Nothing was changed. The old files of an open transaction are in .holdfast/journal/; ask for help before deleting it."
+_DAMAGE_HINT = (
+    "Nothing was changed. The old files of an open transaction are in .holdfast/journal/; look before you delete it."
+)
 
 
 def _record(value: object) -> bytes:

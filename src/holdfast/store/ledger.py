@@ -88,14 +88,20 @@ class Ledger:
             return ()
         held = self._hold_anchor()
         try:
-            anchored = self._anchor.read(held)
-            entries, length = self._append(anchored, records)
-            self._calls.point("ledger.durable")
-            newest = entries[-1]
-            self._anchor.advance(held, Anchored(anchored.generation + 1, newest.seq, length, newest.mac))
+            return self._append_and_anchor(held, records)
         finally:
             self._calls.close(held)
-        return entries
+
+    def confirm(self) -> None:
+        """Make durable what a process wrote and did not live to sync (L3).
+
+        Call it before relying on a record that was read and not appended: until then it may be in memory only.
+        """
+        held = self._hold_anchor()
+        try:
+            self._append_and_anchor(held, ())
+        finally:
+            self._calls.close(held)
 
     def head(self) -> Head | None:
         """The newest record, from the tail alone; None when the ledger is empty."""
@@ -128,8 +134,15 @@ class Ledger:
 
         return verification(self._calls, self._chain, self._anchor, self._open_if_there)
 
-    def _append(self, anchored: Anchored, records: Sequence[Record]) -> tuple[tuple[Entry, ...], int]:
-        """Write and sync; the entries, and where the file ends now."""
+    def _append_and_anchor(self, held: int, records: Sequence[Record]) -> tuple[Entry, ...]:
+        anchored = self._anchor.read(held)
+        entries, head = self._append(anchored, records)
+        self._calls.point("ledger.durable")
+        self._anchor.advance(held, Anchored(anchored.generation + 1, head.seq, head.length, head.mac))
+        return entries
+
+    def _append(self, anchored: Anchored, records: Sequence[Record]) -> tuple[tuple[Entry, ...], Head]:
+        """Write and sync, lines beyond the anchor included; the new entries, and the newest record."""
         fd, about = self._open_to_append(anchored)
         try:
             tail = self._tail(fd, about.st_size, anchored)
@@ -141,7 +154,9 @@ class Ledger:
             self._write(fd, anchored, tail, lines)
         finally:
             self._calls.close(fd)
-        return entries, tail.head.length + len(lines)
+        if not entries:
+            return (), tail.head
+        return entries, Head(entries[-1].seq, entries[-1].mac, tail.head.length + len(lines))
 
     def _forwards(self) -> Iterator[bytes]:
         fd, anchored = self._open_to_read()

@@ -1,13 +1,13 @@
 """The state directory: made once, read by every verb.
 
-    .holdfast/
-      format        {"format": 1, "id": "w-…"}: which workspace this is
-      journal/      the open transaction, and the head
-      kept/         finished transactions: their logs, and the old objects for undo
-      objects/      blobs by digest
-      holdfast.db   what happened, for looking things up (can be rebuilt from the ledger)
-      ledger.jsonl  the chain
-      lock, index   who is at work; what the tree looked like
+.holdfast/
+  format        {"format": 1, "id": "w-…"}: which workspace this is
+  journal/      the open transaction, and the head
+  kept/         finished transactions: their logs, and the old objects for undo
+  objects/      blobs by digest
+  holdfast.db   what happened, for looking things up (can be rebuilt from the ledger)
+  ledger.jsonl  the chain
+  lock, index   who is at work; what the tree looked like
 """
 
 from __future__ import annotations

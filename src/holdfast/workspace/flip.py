@@ -99,7 +99,10 @@ class Flipper:
 
     def held(self, op: Op) -> os.stat_result | None:
         """What lies in the operation's slot now."""
-        slot_directory, slot = self._site.slot_directory(op.slot, self._txn)
+        try:
+            slot_directory, slot = self._site.slot_directory(op.slot, self._txn)
+        except FileNotFoundError:
+            return None
         return look(self._calls, slot_directory, slot)
 
     def found(self, op: Op) -> os.stat_result | None:
@@ -137,6 +140,8 @@ class Flipper:
             if error.errno in DISPLACED:
                 raise Diverged(op.path, "was replaced or removed by somebody else") from error
             raise
+        if _is_directory(leaving) or _is_directory(entering):
+            self._site.workspace.forget_below(op.path)
         if leaving is None:
             return
         if not self._is_ours(slot_directory, slot, leaving):
@@ -184,6 +189,10 @@ class Flipper:
             self._calls.chmod(f"/proc/self/fd/{fd}", entering.image.mode)
         finally:
             self._calls.close(fd)
+
+
+def _is_directory(seen: Seen | None) -> bool:
+    return seen is not None and seen.image.kind == "directory"
 
 
 def _standing_of_mode(found: os.stat_result | None, op: Op) -> Standing:

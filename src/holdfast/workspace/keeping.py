@@ -13,6 +13,7 @@ Invariants
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -23,6 +24,8 @@ from holdfast.workspace.observe import content_digest, is_same, look
 from holdfast.workspace.recovery import read_log
 from holdfast.workspace.site import KEPT, Site
 from holdfast.workspace.transaction import is_removed
+
+_YOUNG_NS = 3600 * 10**9
 
 
 class Kept(NamedTuple):
@@ -58,13 +61,19 @@ def all_kept(site: Site) -> list[Kept]:
 def reclaim(site: Site, *, forget: Iterable[str], pack: Iterable[str], needed_blobs: set[str]) -> Reclaimed:
     """Drop what is past keeping, move older objects into the blob store, drop blobs that nobody needs."""
     everything = all_kept(site)
-    going = _closed(everything, set(forget))
-    freed = sum(_remove_folder(site, txn) for txn in sorted(going))
-    staying = [kept for kept in everything if kept.txn not in going]
+    here = {kept.txn for kept in everything}
+    asked = set(forget)
+    gone = asked - here  # an earlier gc removed them and was interrupted before it could say so
+    freed = 0
+    for txn in sorted(_closed(everything, asked & here)):
+        size, removed = _remove_folder(site, txn)
+        freed += size
+        gone |= {txn} if removed else set()
+    staying = [kept for kept in everything if kept.txn not in gone]
     wanted = set(pack)
     packed = sum(_pack(site, kept) for kept in staying if kept.txn in wanted)
     freed += _drop_blobs(site, needed_blobs | _digests_of(staying))
-    return Reclaimed(tuple(sorted(going)), packed, freed)
+    return Reclaimed(tuple(sorted(gone)), packed, freed)
 
 
 def _closed(everything: list[Kept], going: set[str]) -> set[str]:
@@ -76,7 +85,8 @@ def _closed(everything: list[Kept], going: set[str]) -> set[str]:
         going -= needed
 
 
-def _remove_folder(site: Site, txn: str) -> int:
+def _remove_folder(site: Site, txn: str) -> tuple[int, bool]:
+    """The bytes freed, and whether the folder is gone: somebody's file in an old directory of ours keeps it."""
     calls = site.calls
     directory = site.state.directory(f"{KEPT}/{txn}")
     freed = 0
@@ -88,10 +98,10 @@ def _remove_folder(site: Site, txn: str) -> int:
             freed += found.st_size
             calls.unlink(name, dir_fd=directory)
         elif not is_removed(calls, directory, name):
-            return freed
+            return freed, False
     site.state.forget()
     calls.rmdir(txn, dir_fd=site.state.directory(KEPT))
-    return freed
+    return freed, True
 
 
 def _pack(site: Site, kept: Kept) -> int:
@@ -125,5 +135,8 @@ def _digests_of(staying: list[Kept]) -> set[str]:
 
 
 def _drop_blobs(site: Site, needed: set[str]) -> int:
+    """A check that is running now has saved its log but no record yet, so young blobs stay."""
     blobs = Blobs(site.state)
-    return sum(blobs.remove(digest) for digest in blobs.digests() if digest not in needed)
+    young = time.time_ns() - _YOUNG_NS
+    unneeded = (digest for digest in blobs.digests() if digest not in needed and blobs.written_ns(digest) < young)
+    return sum(blobs.remove(digest) for digest in unneeded)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from difflib import SequenceMatcher
 
-MAX_LINES = 20_000
+# The matcher compares every line with every line in the worst case; beyond this a person waits too long.
+MAX_COMPARISONS = 4_000_000
 
 
 def merged_lines(base: bytes, mine: bytes, theirs: bytes) -> bytes | None:
@@ -19,21 +20,35 @@ def merged_lines(base: bytes, mine: bytes, theirs: bytes) -> bytes | None:
     if base == mine:
         return theirs
     b, m, t = (text.splitlines(keepends=True) for text in (base, mine, theirs))
-    if max(len(b), len(m), len(t)) > MAX_LINES:
+    mine_edits, their_edits = _edits(b, m, 0), _edits(b, t, 1)
+    if mine_edits is None or their_edits is None:
         return None
-    edits = sorted(_edits(b, m, 0) + _edits(b, t, 1))
-    return _woven(b, edits)
+    return _woven(b, sorted(mine_edits + their_edits))
 
 
 # (start in base, end in base, side, replacement)
 _Edit = tuple[int, int, int, tuple[bytes, ...]]
 
 
-def _edits(base: list[bytes], other: list[bytes], side: int) -> list[_Edit]:
-    matcher = SequenceMatcher(None, base, other, autojunk=False)
-    return [
-        (i1, i2, side, tuple(other[j1:j2])) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal"
-    ]
+def _edits(base: list[bytes], other: list[bytes], side: int) -> list[_Edit] | None:
+    """What `other` changed; None when finding out would take too long. Equal ends are cut off first."""
+    head = _common(base, other)
+    tail = _common(base[head:][::-1], other[head:][::-1])
+    core, changed = base[head : len(base) - tail], other[head : len(other) - tail]
+    if len(core) * len(changed) > MAX_COMPARISONS:
+        return None
+    codes = SequenceMatcher(None, core, changed, autojunk=False).get_opcodes()
+    return [(head + i1, head + i2, side, tuple(changed[j1:j2])) for tag, i1, i2, j1, j2 in codes if tag != "equal"]
+
+
+def _common(one: list[bytes], other: list[bytes]) -> int:
+    """How many lines at the start are the same."""
+    count = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
 
 
 def _woven(base: list[bytes], edits: list[_Edit]) -> bytes | None:

@@ -4,13 +4,17 @@ What the head says, and what is done:
 
     nothing, or a transaction that is fully settled ... sweep stages that were never prepared
     PREPARED   ...................................... roll back from the log, decided by the disk
-    COMMITTED / ABORTED, its folder still in journal .. report it, so that the ledger can be brought up to date
+    COMMITTED, ABORTED, LEFT, folder still in journal . write the sector once more, report it to be settled
+
+First `recover`, then the caller settles, then `sweep`: a stage may refer to slots that settling puts in place.
 
 Invariants
   R1  Recovery re-does or un-does; it never decides anew, and it can be killed at any point and run again.
   R2  A stage is deleted only when nothing of it ever moved: the head never named it,
       and its log, where whole, finds every operation on its old side.
-  R3  Damage (head or log) is refused with nothing changed and nothing cleaned away.
+  R3  What the head says is made durable again before anything is settled on it:
+      after a failed sync the page in memory says more than the disk.
+  R4  Damage (head or log) is refused with nothing changed and nothing cleaned away.
   R4  Nothing is recorded or cleaned away because of a head that is not known to be durable.
 """
 
@@ -40,7 +44,7 @@ class Unsettled(NamedTuple):
     """A finished transaction that the ledger may not know yet."""
 
     txn: str
-    outcome: Literal["COMMITTED", "ABORTED"]
+    outcome: Literal["COMMITTED", "ABORTED", "LEFT"]
     header: dict[str, Json]
     root: str
     operations: int
@@ -51,9 +55,7 @@ class Unsettled(NamedTuple):
 def recover(site: Site) -> Unsettled | None:
     """Bring the workspace to exactly the old or exactly the new tree; raises NeedsHuman or Tampering."""
     head = read_head(site.calls, site.journal())
-    unsettled = _finish(site, head) if head is not None else None
-    _sweep(site, keep=head.txn if head is not None else "")
-    return unsettled
+    return _finish(site, head) if head is not None else None
 
 
 def open_divergence(site: Site) -> tuple[Divergence, ...]:
@@ -71,15 +73,16 @@ def open_divergence(site: Site) -> tuple[Divergence, ...]:
 
 
 def accept_divergence(site: Site) -> Unsettled | None:
-    """A person decided: what stands now, stands. Our own changes are rolled back, the rest is left; material is kept."""
+    """A person decided: what stands now, stands. Our changes are rolled back, the rest is left, material is kept."""
     head = read_head(site.calls, site.journal())
     if head is None or head.state != "PREPARED":
         return recover(site)
     log = _trusted_log(site, head)
     left = roll_back(site, head.txn, log).divergence
-    if left:
-        write_head(site.calls, site.journal(), Head("ABORTED", head.txn, log.root))
-    return Unsettled(head.txn, "ABORTED", log.header, log.root, len(log.ops), True, left)
+    if not left:
+        return Unsettled(head.txn, "ABORTED", log.header, log.root, len(log.ops), True)
+    write_head(site.calls, site.journal(), Head("LEFT", head.txn, log.root))
+    return Unsettled(head.txn, "LEFT", log.header, log.root, len(log.ops), True, left)
 
 
 def read_log(calls: Calls, directory: int) -> Log:
@@ -120,7 +123,16 @@ def _finish(site: Site, head: Head) -> Unsettled | None:
             remove_stage(site, head.txn)
             return None
         raise
-    return Unsettled(head.txn, head.state, log.header, log.root, len(log.ops), False)
+    write_head(site.calls, site.journal(), head)
+    left = _left(site, head, log) if head.state == "LEFT" else ()
+    return Unsettled(head.txn, head.state, log.header, log.root, len(log.ops), False, left)
+
+
+def _left(site: Site, head: Head, log: Log) -> tuple[Divergence, ...]:
+    """What a person accepted in a call that was interrupted."""
+    flipper = Flipper(site, head.txn, log.ops)
+    foreign = dict.fromkeys(op.path for op in log.ops if flipper.standing(op) == "foreign")
+    return tuple(Divergence(path, "was left as it stands") for path in foreign)
 
 
 def _take_back(site: Site, head: Head) -> Unsettled:
@@ -153,7 +165,10 @@ def _is_being_removed(site: Site, txn: str) -> bool:
     return set(site.calls.names(site.state.directory(f"{JOURNAL}/{txn}"))) <= {"log"}
 
 
-def _sweep(site: Site, keep: str) -> None:
+def sweep(site: Site) -> None:
+    """Remove stages that were never prepared. The finished transaction must be settled already."""
+    head = read_head(site.calls, site.journal())
+    keep = head.txn if head is not None else ""
     for name in sorted(site.calls.names(site.journal())):
         if name in ("head", keep):
             continue

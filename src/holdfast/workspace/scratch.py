@@ -13,9 +13,10 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from holdfast.errors import Blocked
 from holdfast.model.changeset import Change, ChangeSet, change_set
 from holdfast.model.image import Image, Seen
-from holdfast.model.path import STATE_DIRECTORY, parent_of
+from holdfast.model.path import STATE_DIRECTORY, parent_of, printable
 from holdfast.store.state import create_state
 from holdfast.workspace.observe import look, observe
 from holdfast.workspace.site import Site
@@ -29,27 +30,40 @@ def scratch_copy(site: Site, change: ChangeSet, sources: Mapping[str, Source]) -
     place = tempfile.mkdtemp(prefix="holdfast-scratch-")
     try:
         target = os.path.join(place, "workspace")
-        _copy_tree(site.path, target)
+        try:
+            _copy_tree(site.path, target, place)
+        except (shutil.Error, OSError) as error:
+            raise Blocked(f"the checks need a copy of the workspace, which cannot be made: {_first(error)}") from error
         _apply(target, site, change, sources)
         yield target
     finally:
         _remove(place)
 
 
-def _copy_tree(source: str, target: str) -> None:
+def _copy_tree(source: str, target: str, place: str) -> None:
+    device = os.lstat(source).st_dev
+
     def uncopied(directory: str, names: list[str]) -> set[str]:
-        out = {name for name in names if _is_special(os.path.join(directory, name))}
+        out = {name for name in names if _stays_out(os.path.join(directory, name), place, device)}
         return out | {STATE_DIRECTORY} if directory == source else out
 
     shutil.copytree(source, target, symlinks=True, ignore=uncopied)
 
 
-def _is_special(path: str) -> bool:
+def _stays_out(path: str, place: str, device: int) -> bool:
+    """Special files, other file systems, and the copy itself where temporary files lie inside the workspace."""
     try:
-        mode = os.lstat(path).st_mode
+        found = os.lstat(path)
     except FileNotFoundError:
         return True  # gone since it was listed
-    return mode & 0o170000 not in (0o100000, 0o040000, 0o120000)
+    return found.st_mode & 0o170000 not in (0o100000, 0o040000, 0o120000) or found.st_dev != device or path == place
+
+
+def _first(error: shutil.Error | OSError) -> str:
+    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
+        source, _, reason = error.args[0][0]
+        return f"{printable(os.path.basename(source))}: {reason}"
+    return str(error)
 
 
 def _apply(target: str, site: Site, change: ChangeSet, sources: Mapping[str, Source]) -> None:
@@ -99,8 +113,10 @@ def _readable(site: Site, source: Source) -> Source:
 
 
 def _remove(place: str) -> None:
-    def retry(function: object, path: str, error: object) -> None:
-        os.chmod(os.path.dirname(path), 0o700)
-        (os.rmdir if os.path.isdir(path) and not os.path.islink(path) else os.unlink)(path)
-
-    shutil.rmtree(place, onerror=retry)
+    """Whatever the checks left, also directories that they closed to us."""
+    for directory, names, _ in os.walk(place, topdown=True):
+        for name in names:
+            path = os.path.join(directory, name)
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+    shutil.rmtree(place)

@@ -4,8 +4,10 @@ Invariants
   G1  A slot holds the final bytes, owner, mode and attributes; a flip changes only where it is named.
   G2  Bytes that are copied are hashed on the way and must be the bytes that were simulated.
   G3  A directory is closed to its owner only after everything inside it is done, inner ones first.
-  G4  Removals come first, deepest first; then everything else, parents first. Going backwards is the mirror image.
-  G5  Before all of them, directories closed to their owner are opened where they go or shall be open:
+  G4  An object that already exists is named anew only if it is exactly the planned one;
+      a directory is never exchanged for another one, because what is inside belongs to its name.
+  G5  Removals come first, deepest first; then everything else, parents first. Going backwards is the mirror image.
+  G6  Before all of them, directories closed to their owner are opened where they go or shall be open:
       without that an ordinary user can neither empty nor rename a directory of their own.
 """
 
@@ -114,10 +116,14 @@ class Stage:
             return Op("flip", path, slot, pre, None)
         if pre is not None and _same_but_for_mode(pre.image, post):
             return Op("mode", path, "", pre, Seen(post, pre.stamp))
+        if pre is not None and pre.image.kind == post.kind == "directory":
+            raise Blocked(
+                f"the owner or attributes of the directory {printable(path)} differ; only its mode can change"
+            )
         if origin is not None:
-            return Op("flip", path, self._slot_of_removed[origin], pre, seen[origin])
+            return Op("flip", path, self._slot_of_removed[origin], pre, _exactly(path, seen[origin], post))
         if isinstance(source, Held):
-            return Op("flip", path, source.slot, pre, source.seen)
+            return Op("flip", path, source.slot, pre, _exactly(path, source.seen, post))
         name = self._next_name()
         return Op("flip", path, f"{self._txn}/{name}", pre, self._make(path, name, post, source))
 
@@ -231,6 +237,13 @@ class Stage:
         return tuple(rows)
 
 
+def _exactly(path: str, there: Seen | None, wanted: Image) -> Seen:
+    """An object that already exists may only be named anew if it is the planned one."""
+    if there is None or there.image != wanted:
+        raise Conflict(f"the object that shall stand at {printable(path)} is not the one that was planned")
+    return there
+
+
 def _needs_space(change: Change, sources: Mapping[str, Source]) -> bool:
     """Whatever is renamed, or only gets another mode, is on the disk already."""
     if change.post is None or change.origin is not None or isinstance(sources.get(change.path), Held):
@@ -266,7 +279,7 @@ def _refuse_shared_inodes(change_set: ChangeSet, seen: Mapping[str, Seen]) -> No
 
 
 def _is_closed(seen: Seen | None) -> bool:
-    return seen is not None and seen.image.kind == "directory" and seen.image.mode & 0o300 != 0o300
+    return seen is not None and seen.image.kind == "directory" and seen.image.mode & 0o700 != 0o700
 
 
 def _in_order(change_set: ChangeSet) -> list[Change]:

@@ -1,6 +1,6 @@
 """Transactions: make many changes to the workspace, or none.
 
-    OPEN ──prepare──▶ PREPARED ──apply──▶ APPLIED ──verify──▶ VERIFIED ──commit──▶ COMMITTED
+    OPEN ──prepare──▶ PREPARED ──apply──▶ APPLIED ──verify──▶ VERIFIED ──commit──▶ COMMITTING ──▶ COMMITTED
       │                   │                  │                    │
       │                   └────roll_back─────┴────────────────────┴──▶ ABORTED
       └──abandon──▶ (gone)
@@ -11,6 +11,7 @@ Invariants
   T3  In APPLIED every operation was performed and the directories are durable (barrier 2);
       in VERIFIED every path was looked up afresh and holds its planned object.
   T4  COMMITTED begins with one synced sector (barrier 3). Before it, recovery rolls back; after it, never.
+      While that sector is being written (COMMITTING) the outcome belongs to the disk: nothing here rolls back any more.
   T5  ABORTED is written only when every operation stands on its old side, or was never performed.
       Somebody else's change to what we moved keeps the transaction PREPARED, with all material, until a person decides.
   T6  A failed sync is never retried: before the commit sector it aborts, at the commit sector the outcome is in doubt.
@@ -32,24 +33,28 @@ from holdfast.errors import Blocked, HoldfastError, NeedsHuman
 from holdfast.model.canonical import Json
 from holdfast.model.changeset import ChangeSet
 from holdfast.model.execution import Divergence
-from holdfast.model.image import Seen
+from holdfast.model.image import Image, Seen
 from holdfast.model.path import parent_of, printable
 from holdfast.store.journal import Head, Log, Op, Parent, log_chunks, write_head
 from holdfast.workspace.flip import DISPLACED, Diverged, Flipper, Standing
-from holdfast.workspace.observe import is_same, look
+from holdfast.workspace.observe import is_same, look, observe
 from holdfast.workspace.site import JOURNAL, KEPT, Site
 from holdfast.workspace.staging import FEW, Source, Stage, write_all
 
-State = Literal["OPEN", "PREPARED", "APPLIED", "VERIFIED", "COMMITTED", "ABORTED"]
+State = Literal["OPEN", "PREPARED", "APPLIED", "VERIFIED", "COMMITTING", "COMMITTED", "ABORTED"]
 Progress = Callable[[str, int, int], None]
 _NEW_LOG = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PROGRESS_EVERY = 256
 
 
 class RolledBack(NamedTuple):
-    """What a rollback found: empty `divergence` means every path stands as before."""
+    """What a rollback found. Empty `divergence`: everything of ours was taken back and stands as before.
+
+    `untouched` are planned paths that never moved and hold somebody else's change.
+    """
 
     divergence: tuple[Divergence, ...]
+    untouched: frozenset[str]
 
 
 def _silent(stage: str, done: int, total: int) -> None:
@@ -69,6 +74,7 @@ class Transaction:
         self._log: Log | None = None
         self._reads: tuple[tuple[str, Seen], ...] = ()
         self.times_ns: list[int] = []
+        self.untouched: frozenset[str] = frozenset()
 
     @property
     def root(self) -> str:
@@ -123,7 +129,7 @@ class Transaction:
         self._calls.point("applied")
 
     def verify(self) -> None:
-        """APPLIED to VERIFIED: every path, looked up afresh from the root, holds what was planned, or all is rolled back."""
+        """APPLIED to VERIFIED: every path, looked up afresh, holds what was planned, or all is rolled back."""
         assert self.state in ("APPLIED", "VERIFIED") and self._log is not None
         try:
             self._site.workspace.forget()
@@ -142,6 +148,7 @@ class Transaction:
         """VERIFIED to COMMITTED. An OSError here leaves the outcome in doubt; recovery decides it from the disk."""
         assert self.state == "VERIFIED" and self._log is not None
         self._calls.point("commit")
+        self.state = "COMMITTING"
         write_head(self._calls, self._site.state.directory(JOURNAL), Head("COMMITTED", self.txn, self._log.root))
         self.state = "COMMITTED"
         self._calls.point("committed")
@@ -150,9 +157,21 @@ class Transaction:
         """PREPARED, APPLIED or VERIFIED to ABORTED; with divergence it stays PREPARED on disk (T5)."""
         assert self.state in ("PREPARED", "APPLIED", "VERIFIED") and self._log is not None
         outcome = roll_back(self._site, self.txn, self._log)
+        self.untouched = outcome.untouched
         if not outcome.divergence:
             self.state = "ABORTED"
         return outcome
+
+    def image_now(self, path: str) -> Image | None:
+        """What stands at a path, content read; None for nothing."""
+        try:
+            directory = self._site.workspace.directory(parent_of(path))
+        except OSError as error:
+            if error.errno in DISPLACED:
+                return None
+            raise
+        seen = observe(self._calls, directory, path.rpartition("/")[2])
+        return seen.image if seen is not None else None
 
     def abandon(self) -> None:
         """OPEN to gone: the stage is removed; nothing else existed."""
@@ -188,6 +207,7 @@ class Transaction:
                 self._calls.start_write_back(fd)
                 for staged in (*unsynced, fd):
                     self._calls.fsync(staged)
+                self._sync_old_files(ops)
         finally:
             self._calls.close(fd)
         if few:
@@ -195,6 +215,12 @@ class Transaction:
                 self._calls.fsync(self._site.state.directory(path))
         else:
             self._calls.sync_file_system(self._site.state.fd)
+
+    def _sync_old_files(self, ops: tuple[Op, ...]) -> None:
+        """The object a flip displaces is the backup, so its own bytes must be durable too, whoever wrote them last."""
+        for op in ops:
+            if op.pre is not None and op.pre.image.kind == "file":
+                _sync_object(self._site, op.path)
 
     def _check(self, flipper: Flipper) -> None:
         """Nothing has moved yet; everything must still be as it was simulated."""
@@ -232,7 +258,7 @@ def barrier(site: Site, txn: str, ops: tuple[Op, ...]) -> None:
         return
     for op in ops:
         if op.action == "mode":
-            _sync_object(site, op)
+            _sync_object(site, op.path)
     flips = [op for op in ops if op.action == "flip"]
     for slot in {op.slot.partition("/")[0]: op.slot for op in flips}.values():
         calls.fsync(site.slot_directory(slot, txn)[0])
@@ -249,9 +275,9 @@ def _is_directory(seen: Seen | None) -> bool:
     return seen is not None and seen.image.kind == "directory"
 
 
-def _sync_object(site: Site, op: Op) -> None:
+def _sync_object(site: Site, path: str) -> None:
     try:
-        fd = site.calls.open_beneath(op.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, site.workspace.fd)
+        fd = site.calls.open_beneath(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, site.workspace.fd)
     except PermissionError:
         site.calls.sync_file_system(site.state.fd)
         return
@@ -285,6 +311,9 @@ def roll_back(site: Site, txn: str, log: Log) -> RolledBack:
                 divergence.append(Divergence(op.path, "was changed by somebody else; left as it is"))
         except Diverged as error:
             divergence.append(Divergence(error.path, error.detail))
+        except PermissionError as error:
+            # Somebody took the right away; the others are still rolled back, and a person can decide about this one.
+            divergence.append(Divergence(op.path, f"cannot be restored: {error.strerror}"))
     _restore_times(site, log.parents)
     site.calls.point("rolled-back")
     barrier(site, txn, log.ops)
@@ -293,7 +322,7 @@ def roll_back(site: Site, txn: str, log: Log) -> RolledBack:
     if not divergence:
         write_head(site.calls, site.state.directory(JOURNAL), Head("ABORTED", txn, log.root))
         site.calls.point("aborted")
-    return RolledBack(tuple(divergence))
+    return RolledBack(tuple(divergence), frozenset(untouched))
 
 
 def _restore_times(site: Site, parents: tuple[Parent, ...]) -> None:
@@ -304,7 +333,10 @@ def _restore_times(site: Site, parents: tuple[Parent, ...]) -> None:
             continue  # gone or replaced by somebody else: not ours to date
         found = site.calls.fstat(fd)
         if found.st_ino == parent.inode and found.st_mtime_ns != parent.mtime_ns:
-            site.calls.utime(fd, ns=(found.st_atime_ns, parent.mtime_ns))
+            try:
+                site.calls.utime(fd, ns=(found.st_atime_ns, parent.mtime_ns))
+            except PermissionError:
+                continue  # only its owner may date a directory; what is in it was restored all the same
 
 
 def _prove(site: Site, txn: str, log: Log, divergence: list[Divergence], untouched: set[str]) -> None:

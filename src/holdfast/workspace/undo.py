@@ -6,6 +6,7 @@ For each path they touched:
     stands already as before ............ left alone
     edited since, both texts, apart ..... three-way merge: their lines go, the later edit stays
     edited since, otherwise ............. conflict; nothing at all is undone
+    edited between two of them .......... merged stretch by stretch in the same way, or a conflict
 
 Invariants
   U1  Planning an undo changes nothing; carrying it out is an ordinary transaction that can itself be undone.
@@ -20,6 +21,8 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from blake3 import blake3
+
 from holdfast.errors import Conflict, Tampering, UnknownId
 from holdfast.model.changeset import Change, ChangeSet, change_set
 from holdfast.model.execution import Divergence
@@ -27,21 +30,14 @@ from holdfast.model.image import Image, Seen
 from holdfast.model.path import parent_of, printable
 from holdfast.store.blobs import Blobs
 from holdfast.store.contents import TEXT_LIMIT, is_text, read_contents
-from holdfast.store.journal import Log, Op
+from holdfast.store.journal import Op
 from holdfast.workspace.flip import DISPLACED, Flipper
 from holdfast.workspace.merge import merged_lines
 from holdfast.workspace.observe import content_digest, is_same, look, observe, stamp_of
 from holdfast.workspace.recovery import read_log
 from holdfast.workspace.site import KEPT, Site
 from holdfast.workspace.staging import Bytes, CopyOf, Held, Source
-
-
-class Past(NamedTuple):
-    """A finished transaction, and when it was finished: what changed later was not changed by it."""
-
-    txn: str
-    log: Log
-    settled_ns: int
+from holdfast.workspace.turns import Past, Turn, turns
 
 
 class Undo(NamedTuple):
@@ -50,15 +46,6 @@ class Undo(NamedTuple):
     sources: dict[str, Source]
     merged: tuple[str, ...]
     left: tuple[Divergence, ...]
-
-
-class _Turn(NamedTuple):
-    """One path: what the newest transaction left there, what stood before the oldest, and the slot that has it."""
-
-    path: str
-    expected: Seen | None
-    target: Seen | None
-    slot: str
 
 
 def read_past(site: Site, txn: str) -> Past:
@@ -102,7 +89,7 @@ class _Planner:
         self._site = site
         self._calls = site.calls
         self._pasts = pasts
-        self._settled_ns = max(past.settled_ns for past in pasts)
+        self._settled_ns = max((past.settled_ns for past in pasts), default=0)
         self._blobs = Blobs(site.state)
         self._slots_of: dict[int, list[str]] = {}
         for op in (op for past in pasts for op in past.log.ops):
@@ -116,9 +103,10 @@ class _Planner:
         self._conflicts: list[Divergence] = []
 
     def plan(self) -> Undo:
-        turns = _turns(self._pasts)
-        clean = [turn for turn in turns if self._is_clean_or_handled(turn)]
-        moving = {self._seen[t.path].stamp.inode: t.path for t in clean if t.target is None and t.path in self._seen}
+        turns_back = turns(self._pasts)
+        clean = [turn for turn in turns_back if self._is_clean_or_handled(turn)]
+        leaving = {self._seen[t.path]: t.path for t in clean if t.target is None and t.path in self._seen}
+        moving = {(seen.stamp.inode, seen.image): path for seen, path in leaving.items()}
         for turn in clean:
             self._turn_back(turn, moving)
         self._keep_directories_in_use()
@@ -130,12 +118,19 @@ class _Planner:
             change_set(self._changes.values()), self._seen, self._sources, tuple(self._merged), tuple(self._left)
         )
 
-    def _is_clean_or_handled(self, turn: _Turn) -> bool:
+    def _is_clean_or_handled(self, turn: Turn) -> bool:
         """True when the path stands as the transactions left it; otherwise it is merged, left or in conflict now."""
-        current = self._current(turn)
+        try:
+            current = self._current(turn)
+        except PermissionError as error:
+            self._conflicts.append(Divergence(turn.path, f"cannot be read: {error.strerror}"))
+            return False
         if current is not None:
             self._seen[turn.path] = current
         image = current.image if current is not None else None
+        if turn.earlier is not None:
+            self._merge_through(turn, image)
+            return False
         expected = turn.expected.image if turn.expected is not None else None
         target = turn.target.image if turn.target is not None else None
         if image == target:
@@ -145,7 +140,7 @@ class _Planner:
         self._merge(turn, image, expected, target)
         return False
 
-    def _current(self, turn: _Turn) -> Seen | None:
+    def _current(self, turn: Turn) -> Seen | None:
         name = turn.path.rpartition("/")[2]
         try:
             directory = self._site.workspace.directory(parent_of(turn.path))
@@ -154,12 +149,21 @@ class _Planner:
                 return None  # whoever replaced the directory took what was in it
             raise
         found = look(self._calls, directory, name)
-        if found is not None and turn.expected is not None and is_same(found, turn.expected):
-            if found.st_ctime_ns <= self._settled_ns or turn.expected.image.kind == "directory":
-                return Seen(turn.expected.image, stamp_of(found))
+        expected = turn.expected
+        if (
+            found is not None
+            and expected is not None
+            and is_same(found, expected)
+            and self._is_settled(found, expected)
+        ):
+            return Seen(expected.image, stamp_of(found))
         return observe(self._calls, directory, name)
 
-    def _turn_back(self, turn: _Turn, moving: dict[int, str]) -> None:
+    def _is_settled(self, found: os.stat_result, expected: Seen) -> bool:
+        """Nothing was written to it since, not even its times; directories change with what is in them."""
+        return found.st_ctime_ns <= self._settled_ns or expected.image.kind == "directory"
+
+    def _turn_back(self, turn: Turn, moving: dict[tuple[int, Image], str]) -> None:
         current = self._seen.get(turn.path)
         pre = current.image if current is not None else None
         if turn.target is None:
@@ -167,12 +171,13 @@ class _Planner:
             if turn.slot and self._held(turn.slot) is None:
                 self._sources[turn.path] = Held(turn.slot, None)
             return
-        origin = moving.get(turn.target.stamp.inode) if pre is None else None
+        # The very object moved away and stands elsewhere: rename it back. An inode number alone proves nothing.
+        origin = moving.get((turn.target.stamp.inode, turn.target.image)) if pre is None else None
         self._changes[turn.path] = Change(turn.path, pre, turn.target.image, origin)
         if origin is None:
             self._find_object(turn, pre)
 
-    def _find_object(self, turn: _Turn, pre: Image | None) -> None:
+    def _find_object(self, turn: Turn, pre: Image | None) -> None:
         assert turn.target is not None
         image, mtime = turn.target.image, turn.target.stamp.mtime_ns
         slot = self._slot_holding(turn, turn.target)
@@ -186,13 +191,13 @@ class _Planner:
             return
         if image.kind != "file" or (pre is not None and pre._replace(mode=image.mode) == image):
             return  # links, directories and modes are rebuilt from the image itself
-        source = self._stored(image.digest, image.size)
+        source = self._stored(image.digest, image.size) or self._standing_elsewhere(image)
         if source is None:
             self._conflicts.append(Divergence(turn.path, "has no old content kept any more"))
         else:
             self._sources[turn.path] = source._replace(mtime_ns=mtime)
 
-    def _slot_holding(self, turn: _Turn, target: Seen) -> str:
+    def _slot_holding(self, turn: Turn, target: Seen) -> str:
         """The slot that has the old object: the path's own, or one of a later change to where it had been moved."""
         slots = (turn.slot, *self._slots_of.get(target.stamp.inode, ()))
         return next((slot for slot in slots if slot and is_same(self._held(slot), target)), "")
@@ -218,6 +223,13 @@ class _Planner:
             data = self._text(digest)
             return Bytes(data) if data is not None else None
 
+    def _standing_elsewhere(self, image: Image) -> CopyOf | None:
+        """The same bytes at another path that these transactions touched; staging copies before anything moves."""
+        for path, seen in self._seen.items():
+            if seen.image.kind == "file" and seen.image.digest == image.digest:
+                return CopyOf(lambda path=path: self._open_workspace(path))  # type: ignore[misc]
+        return None
+
     def _text(self, digest: str) -> bytes | None:
         for past in self._pasts:
             found = read_contents(self._calls, self._site.state.directory(f"{KEPT}/{past.txn}"), {digest})
@@ -225,24 +237,59 @@ class _Planner:
                 return found[digest]
         return None
 
-    def _merge(self, turn: _Turn, mine: Image | None, base: Image | None, theirs: Image | None) -> None:
+    def _merge(self, turn: Turn, mine: Image | None, base: Image | None, theirs: Image | None) -> None:
         if mine is None or base is None or theirs is None or {mine.kind, base.kind, theirs.kind} != {"file"}:
             self._conflicts.append(Divergence(turn.path, _why_not(mine, base, theirs)))
+            return
+        mode = theirs.mode if mine.mode == base.mode else mine.mode
+        if base.digest == theirs.digest:  # we changed only the mode, so the later content stays as it is
+            self._note_merged(turn.path, mine, mine._replace(mode=mode))
             return
         data = self._merged_text(turn, mine, base, theirs)
         if data is None:
             self._conflicts.append(Divergence(turn.path, "was edited since, in the same place"))
-            return
-        from blake3 import blake3
+        else:
+            self._take_text(turn.path, mine, data, mode)
 
-        mode = theirs.mode if mine.mode == base.mode else mine.mode
+    def _merge_through(self, turn: Turn, mine: Image | None) -> None:
+        """Take out one stretch of transactions after the other, keeping the edits that were made between them."""
+        data = self._workspace_bytes(turn.path, mine) if _is_small_file(mine) else None
+        stretch: Turn | None = turn
+        mode = mine.mode if mine is not None else 0
+        while stretch is not None and data is not None:
+            wrote, old = stretch.expected, stretch.target
+            if wrote is None or old is None or {wrote.image.kind, old.image.kind} != {"file"}:
+                data = None
+                break
+            data = self._without(stretch, data, wrote.image, old.image)
+            mode = old.image.mode if mode == wrote.image.mode else mode
+            stretch = stretch.earlier
+        if data is None or mine is None:
+            self._conflicts.append(
+                Divergence(turn.path, "was edited between the changes that shall go, in the same place")
+            )
+        else:
+            self._take_text(turn.path, mine, data, mode)
+
+    def _without(self, turn: Turn, now: bytes, wrote: Image, old: Image) -> bytes | None:
+        before = self._old_bytes(turn, old)
+        written = now if blake3(now).hexdigest() == wrote.digest else self._text(wrote.digest)
+        if before is None or written is None or not all(map(is_text, (before, written, now))):
+            return None
+        return merged_lines(written, now, before)
+
+    def _take_text(self, path: str, mine: Image, data: bytes, mode: int) -> None:
         image = mine._replace(size=len(data), digest=blake3(data).hexdigest(), mode=mode)
+        self._note_merged(path, mine, image)
         if image != mine:
-            self._changes[turn.path] = Change(turn.path, mine, image)
-            self._sources[turn.path] = Bytes(data)
-            self._merged.append(turn.path)
+            self._sources[path] = Bytes(data)
 
-    def _merged_text(self, turn: _Turn, mine: Image, base: Image, theirs: Image) -> bytes | None:
+    def _note_merged(self, path: str, mine: Image, image: Image) -> None:
+        if image != mine:
+            self._changes[path] = Change(path, mine, image)
+            self._merged.append(path)
+
+    def _merged_text(self, turn: Turn, mine: Image, base: Image, theirs: Image) -> bytes | None:
         if max(mine.size, base.size, theirs.size) > TEXT_LIMIT:
             return None
         old = self._old_bytes(turn, theirs)
@@ -252,7 +299,7 @@ class _Planner:
             return None
         return merged_lines(wrote, now, old) if all(map(is_text, (old, now, wrote))) else None
 
-    def _old_bytes(self, turn: _Turn, theirs: Image) -> bytes | None:
+    def _old_bytes(self, turn: Turn, theirs: Image) -> bytes | None:
         slot = self._slot_holding(turn, turn.target) if turn.target is not None else ""
         if slot:
             return self._checked_bytes(self._open_slot(slot), theirs)
@@ -261,9 +308,11 @@ class _Planner:
             return self._checked_bytes(source.open(), theirs)
         return source.data if isinstance(source, Bytes) else None
 
-    def _workspace_bytes(self, path: str, image: Image) -> bytes | None:
-        fd = self._calls.open_beneath(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, self._site.workspace.fd)
-        return self._checked_bytes(fd, image)
+    def _workspace_bytes(self, path: str, image: Image | None) -> bytes | None:
+        return self._checked_bytes(self._open_workspace(path), image) if image is not None else None
+
+    def _open_workspace(self, path: str) -> int:
+        return self._calls.open_beneath(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, self._site.workspace.fd)
 
     def _checked_bytes(self, fd: int, image: Image) -> bytes | None:
         try:
@@ -299,16 +348,8 @@ class _Planner:
                 self._conflicts.append(Divergence(path, f"cannot come back: {printable(parent)} is gone"))
 
 
-def _turns(pasts: Sequence[Past]) -> list[_Turn]:
-    """Fold the logs, newest first, into one turn a path."""
-    turns: dict[str, _Turn] = {}
-    for past in pasts:
-        for op in reversed(past.log.ops):
-            known = turns.get(op.path)
-            expected = known.expected if known is not None else op.post
-            slot = op.slot or (known.slot if known is not None else "")
-            turns[op.path] = _Turn(op.path, expected, op.pre, slot)
-    return [turns[path] for path in sorted(turns)]
+def _is_small_file(image: Image | None) -> bool:
+    return image is not None and image.kind == "file" and image.size <= TEXT_LIMIT
 
 
 def _why_not(mine: Image | None, base: Image | None, theirs: Image | None) -> str:

@@ -1,0 +1,354 @@
+"""Random histories: changes, strangers, undo in any order, crashes, recovery, gc; checked after every step.
+
+What must hold (design.md, invariants 3, 6, 7 and the promise of the ledger):
+  a change lands exactly as a dictionary predicts, or not at all
+  a crash leaves the old tree or the new one, and the record says which
+  an undo restores exactly, keeps what others did since, or refuses with nothing changed
+  the bytes of others are never lost
+  tables and ledger agree, the ledger verifies, and the journal is empty when nobody is at work
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from blake3 import blake3
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from guarded import Ground, Tree, guard, in_child, put
+from holdfast.engine.history import collect
+from holdfast.errors import Blocked, Conflict, HoldfastError, InvalidInput
+from holdfast.model.plan import Chmod, Create, Delete, Move, Plan, Step, Symlink
+from holdfast.testing import FaultyCalls, Kill
+from properties.dictionary_model import Impossible, Node, World, outcome
+
+_PATHS = ("a", "b", "d", "d/a", "d/b", "e/c")
+_DAY_NS = 86_400 * 10**9
+_TEXT = "".join(f"line {n}\n" for n in range(12)).encode()
+
+_path = st.sampled_from(_PATHS)
+_data = st.sampled_from([b"", b"one\n", b"two\n", _TEXT, _TEXT.replace(b"line 5", b"changed"), b"\0binary"])
+_step: st.SearchStrategy[Step] = st.one_of(
+    st.builds(put, _path, _data, st.sampled_from([None, 0o600, 0o755])),
+    st.builds(Delete, _path, st.just(True)),
+    st.builds(Move, _path, _path),
+    st.builds(Chmod, _path, st.sampled_from([0o644, 0o700])),
+    st.builds(Symlink, _path, st.sampled_from(["a", "nowhere"])),
+    st.builds(Create, _path, st.booleans()),
+)
+_steps = st.lists(_step, min_size=1, max_size=3).map(tuple)
+
+
+class Done(NamedTuple):
+    """An execution that landed: the trees around it, and what number the history had then."""
+
+    id: str
+    plan: Plan | None
+    before: Tree
+    after: Tree
+    number: int
+    started_ns: int
+
+
+class Histories(RuleBasedStateMachine):
+    @initialize()
+    def start(self) -> None:
+        memory = Path("/dev/shm")
+        self.place = Path(tempfile.mkdtemp(prefix="holdfast-test-", dir=memory if os.access(memory, os.W_OK) else None))
+        self.ground = guard(self.place / "workspace", {"a": _TEXT, "d/a": b"da\n", "d/b": _TEXT})
+        self.done: list[Done] = []
+        self.number = 0
+        self.tokens: dict[bytes, int] = {}  # what strangers wrote, and when
+
+    def teardown(self) -> None:
+        if hasattr(self, "place"):
+            self._tables_can_be_rebuilt()
+            self.ground.hf.close()
+            shutil.rmtree(self.place)
+
+    # ── we ──
+
+    @rule(steps=_steps)
+    def apply(self, steps: tuple[Step, ...]) -> None:
+        """A plan lands as predicted, or is blocked as predicted."""
+        before, plan = self.ground.tree(), self.ground.plan(*steps)
+        predicted = _predicted(before, steps)
+        if predicted is None:
+            with pytest.raises(Blocked):
+                self.ground.hf.simulate(plan)
+            assert self.ground.tree() == before
+            return
+        started = time.time_ns()
+        done = self.ground.hf.execute(self.ground.hf.simulate(plan), approved_by="me")
+        after = self.ground.tree()
+        assert _world(after) == predicted
+        self._note(done.id, plan, before, after, started)
+
+    @precondition(lambda self: self.done)
+    @rule(data=st.data())
+    def undo(self, data: st.DataObject) -> None:
+        """Any execution may be asked to be undone."""
+        chosen = data.draw(st.sampled_from(self.done), label="execution")
+        before, started = self.ground.tree(), time.time_ns()
+        newest = self._newest_row() == chosen.id and before == chosen.after
+        try:
+            done = self.ground.hf.undo(chosen.id)
+        except (Conflict, InvalidInput, Blocked) as error:
+            assert self.ground.tree() == before
+            assert not error.changed
+            # What nobody touched since can always be taken back, if it changed anything and was not taken back before.
+            assert not (newest and chosen.before != chosen.after and self._is_live_and_kept(chosen.id)), error
+            return
+        after = self.ground.tree()
+        if newest:
+            assert after == chosen.before
+        self._strangers_kept(before, after, chosen.number)
+        self._note(done.id, None, before, after, started)
+
+    @precondition(lambda self: self.done)
+    @rule(data=st.data())
+    def restore(self, data: st.DataObject) -> None:
+        """Back to a moment before some execution."""
+        chosen = data.draw(st.sampled_from(self.done), label="moment before")
+        before, started = self.ground.tree(), time.time_ns()
+        alone = not any(number > chosen.number for number in self.tokens.values())
+        try:
+            done = self.ground.hf.restore(chosen.started_ns)
+        except (Conflict, InvalidInput, Blocked):
+            assert self.ground.tree() == before
+            return
+        after = self.ground.tree()
+        if alone and not self._somebody_since(chosen):
+            assert _world(after) == _world(chosen.before)
+        self._strangers_kept(before, after, chosen.number)
+        self._note(done.id, None, before, after, started)
+
+    @rule(forget=st.booleans())
+    def gc(self, forget: bool) -> None:
+        """Packing and forgetting change nothing in the workspace."""
+        before = self.ground.tree()
+        now = time.time_ns() + 2 * _DAY_NS
+        collect(self.ground.hf.pipeline, keep_ns=0 if forget else 1000 * _DAY_NS, now_ns=now)
+        assert self.ground.tree() == before
+
+    @precondition(lambda self: self.done and self.done[-1].plan)
+    @rule()
+    def ask_again(self) -> None:
+        """A plan whose effect stands untouched is known as done; one that somebody touched is not."""
+        last = self.done[-1]
+        assert last.plan is not None
+        if self._newest_row() != last.id or last.before == last.after:
+            return
+        row = self.ground.hf.already_done(last.plan)
+        if self.ground.tree() == last.after and self._is_live_and_kept(last.id):
+            assert row is not None and row.id == last.id
+
+    # ── strangers ──
+
+    @rule(path=_path, how=st.sampled_from(["append", "prepend", "replace", "rename over"]))
+    def stranger_writes(self, path: str, how: str) -> None:
+        """Somebody writes a file of their own, or into one of ours."""
+        target = self.ground / path
+        if target.is_dir() or target.is_symlink() or not target.parent.is_dir() or target.parent.is_symlink():
+            return
+        self.number += 1
+        token = b"stranger %d\n" % self.number
+        old = target.read_bytes() if target.exists() else b""
+        new = {"append": old + token, "prepend": token + old}.get(how, token)
+        if how == "rename over":
+            (self.place / "temporary").write_bytes(new)
+            os.rename(self.place / "temporary", target)
+        else:
+            target.write_bytes(new)
+        self.tokens[token] = self.number
+
+    @rule(path=_path, mode=st.sampled_from([0o640, 0o711]))
+    def stranger_chmods(self, path: str, mode: int) -> None:
+        """Somebody changes permissions."""
+        if (self.ground / path).exists() and not (self.ground / path).is_symlink():
+            self.number += 1
+            (self.ground / path).chmod(mode)
+            self.tokens[b"(a mode, in no file) %d" % self.number] = self.number
+
+    @rule(path=_path)
+    def stranger_deletes(self, path: str) -> None:
+        """Somebody deletes something, with all their own bytes in it."""
+        target = self.ground / path
+        if not os.path.lexists(target):
+            return
+        self.number += 1
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        else:
+            target.unlink()
+        self.tokens[b"(a deletion, in no file) %d" % self.number] = self.number
+
+    # ── crashes ──
+
+    @rule(steps=_steps, at=st.integers(1, 260))
+    def crash_in_apply(self, steps: tuple[Step, ...], at: int) -> None:
+        """Killed at some system call: after recovery it is the old tree or the new one, and the record says which."""
+        before = self.ground.tree()
+        predicted = _predicted(before, steps)
+        if predicted is None:
+            return
+        rows, started = len(self.ground.statuses()), time.time_ns()
+        plan = self.ground.plan(*steps)
+
+        def child() -> None:
+            calls = FaultyCalls()
+            mine = Ground(self.ground.path, calls)
+            rehearsal = mine.hf.simulate(plan)
+            calls.arm(Kill(at))
+            mine.hf.execute(rehearsal, approved_by="me")
+
+        assert in_child(child) in (0, -9)
+        self._recovered(before, _hashed(predicted), rows, plan, started)
+
+    @precondition(lambda self: self.done)
+    @rule(data=st.data(), at=st.integers(1, 260), again=st.integers(1, 120))
+    def crash_in_undo_and_in_recovery(self, data: st.DataObject, at: int, again: int) -> None:
+        """Killed in an undo, and then in the recovery from that: still the old tree or the new one."""
+        chosen = data.draw(st.sampled_from(self.done), label="execution")
+        before, rows, started = self.ground.tree(), len(self.ground.statuses()), time.time_ns()
+        try:
+            predicted = _undone(self.ground, chosen.id)
+        except HoldfastError:
+            return
+
+        def child() -> None:
+            calls = FaultyCalls()
+            mine = Ground(self.ground.path, calls)
+            way = mine.hf.preview_undo(chosen.id)
+            calls.arm(Kill(at))
+            mine.hf.go_back(way, approved_by="me")
+
+        def recovering() -> None:
+            calls = FaultyCalls()
+            mine = Ground(self.ground.path, calls)
+            calls.arm(Kill(again))
+            mine.hf.recover()
+
+        assert in_child(child) in (0, -9)
+        assert in_child(recovering) in (0, -9)
+        self._recovered(before, predicted, rows, None, started)
+
+    def _recovered(self, before: Tree, predicted: World, rows: int, plan: Plan | None, started: int) -> None:
+        self.ground.hf.recover()
+        after, statuses = self.ground.tree(), self.ground.statuses()[rows:]
+        if statuses == ["COMPLETED"]:
+            assert _hashed(_world(after)) == predicted
+            self._note(self._newest_row(), plan, before, after, started)
+        else:
+            assert statuses in ([], ["ROLLED_BACK"], ["ABORTED"])
+            assert after == before
+
+    # ── what always holds ──
+
+    @invariant()
+    def the_books_are_right(self) -> None:
+        """Journal empty, tables and ledger in agreement, every line of the ledger as written."""
+        if not hasattr(self, "place"):
+            return
+        assert self.ground.journal() == []
+        assert self.ground.statuses() == self.ground.ledger_statuses()
+        assert self.ground.hf.audit().ok
+
+    def _note(self, id: str, plan: Plan | None, before: Tree, after: Tree, started: int) -> None:
+        self.number += 1
+        self.done.append(Done(id, plan, before, after, self.number, started))
+
+    def _strangers_kept(self, before: Tree, after: Tree, since: int) -> None:
+        """What strangers wrote after the execution that was undone, and what stood, still stands."""
+        for token, number in self.tokens.items():
+            if number > since and _holds(before, token):
+                assert _holds(after, token), f"{token!r} was lost"
+
+    def _somebody_since(self, chosen: Done) -> bool:
+        """Did the tree change between two executions after the chosen one, without us?"""
+        mine = [done for done in self.done if done.number >= chosen.number]
+        gaps = [one.after != two.before for one, two in zip(mine, mine[1:], strict=False)]
+        return any(gaps)
+
+    def _newest_row(self) -> str:
+        rows = [row for row in self.ground.hf.log(limit=-1) if row.status == "COMPLETED"]
+        return rows[0].id if rows else ""
+
+    def _is_live_and_kept(self, id: str) -> bool:
+        return any(row.id == id and row.live and row.kept for row in self.ground.hf.log(limit=-1))
+
+    def _tables_can_be_rebuilt(self) -> None:
+        """The ledger alone gives the same rows; only what gc has thrown away is not in it."""
+        rows = [row._replace(kept=True) for row in self.ground.hf.log(limit=-1)]
+        self.ground.hf.close()
+        for path in self.ground.state.glob("holdfast.db*"):
+            path.unlink()
+        self.ground = Ground(self.ground.path)
+        self.ground.hf.recover()
+        assert [row._replace(kept=True) for row in self.ground.hf.log(limit=-1)] == rows
+
+
+def _world(tree: Tree) -> World:
+    return {
+        path: Node(thing.kind, 0o777 if thing.kind == "symlink" else thing.mode, thing.content)
+        for path, thing in tree.items()
+    }
+
+
+def _predicted(before: Tree, steps: tuple[Step, ...]) -> World | None:
+    try:
+        return outcome(_world(before), steps)
+    except Impossible:
+        return None
+
+
+def _holds(tree: Tree, token: bytes) -> bool:
+    return any(token in thing.content for thing in tree.values())
+
+
+def _hashed(world: World) -> World:
+    """The same world with digests for contents, as previews have them."""
+    return {
+        path: node._replace(content=blake3(node.content).digest()) if node.kind == "file" else node
+        for path, node in world.items()
+    }
+
+
+def _undone(ground: Ground, id: str) -> World:
+    """What an undo would make of the tree, by its own preview."""
+    world = _hashed(_world(ground.tree()))
+    for change in ground.hf.preview_undo(id).changes:
+        world.pop(change.path, None)
+        post = change.post
+        if post is not None:
+            content = bytes.fromhex(post.digest) if post.kind == "file" else post.target.encode()
+            world[change.path] = Node(post.kind, post.mode, content)
+    return world
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(
+    max_examples=30, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+@pytest.mark.crash_full
+def test_long_histories() -> None:
+    """The same holds over many more and much longer histories."""
+    long = settings(max_examples=400, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck))
+    run_state_machine_as_test(Histories, settings=long)
