@@ -202,7 +202,13 @@ def init(path: str = ".", calls: Calls = CALLS) -> str:
     ledger = Ledger(state, key, identity.id, anchor_path(identity.id), calls)
     if ledger.head() is None:
         ledger.append("init", {"workspace": identity.id}, time.time_ns())
-    Records(state).close()
+    from holdfast.settlement.record import catch_up
+
+    records = Records(state)
+    try:
+        catch_up(ledger, records)
+    finally:
+        records.close()
     return identity.id
 
 

@@ -27,16 +27,36 @@ def kill_points(record_property: Callable[[str, object], None]) -> Counted:
 
 
 @pytest.fixture
-def arena(tmp_path: Path) -> Iterator[Arena]:
-    """An arena in memory, or on disk where memory has no extended attributes."""
+def errors_injected(record_property: Callable[[str, object], None]) -> Counted:
+    return lambda count: record_property("errors injected", count)
+
+
+@pytest.fixture
+def power_cuts(record_property: Callable[[str, object], None]) -> Counted:
+    return lambda count: record_property("power cuts", count)
+
+
+@pytest.fixture
+def damages(record_property: Callable[[str, object], None]) -> Counted:
+    return lambda count: record_property("damaged journals", count)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Path]:
+    """A directory in memory, or on disk where memory has no extended attributes."""
     if not _keeps_attributes(_MEMORY):
-        yield Arena(str(tmp_path))
+        yield tmp_path
         return
     directory = tempfile.mkdtemp(prefix="holdfast-crash-", dir=_MEMORY)
     try:
-        yield Arena(directory)
+        yield Path(directory)
     finally:
         discard(Place(directory))
+
+
+@pytest.fixture
+def arena(memory: Path) -> Arena:
+    return Arena(str(memory))
 
 
 @pytest.fixture

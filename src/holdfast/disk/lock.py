@@ -14,7 +14,7 @@ import time
 from types import TracebackType
 
 from holdfast.disk.calls import CALLS, Calls
-from holdfast.errors import Locked
+from holdfast.errors import Blocked, Locked
 
 _POLL_SECONDS = 0.02
 
@@ -30,7 +30,10 @@ class Lock:
 
     def __enter__(self) -> Lock:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._fd = self._calls.open(self._path, flags, 0o600)
+        try:
+            self._fd = self._calls.open(self._path, flags, 0o600)
+        except OSError as error:
+            raise Blocked(f"the workspace cannot be locked: {error.strerror}", hint="Nothing was changed.") from error
         try:
             self._acquire()
             self._calls.pwrite(self._fd, _holder().ljust(120).encode("ascii") + b"\n", 0)

@@ -19,10 +19,11 @@ from holdfast.model.changeset import Change, change_set
 from holdfast.model.image import Image, Xattrs
 from holdfast.model.path import STATE_DIRECTORY, printable
 from holdfast.store.state import create_state
+from holdfast.workspace.folder import keep
 from holdfast.workspace.observe import observe
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import Bytes
-from holdfast.workspace.transaction import Transaction, keep, new_txn
+from holdfast.workspace.transaction import Transaction, new_txn
 
 _PROBED_XATTR: Xattrs = (("user.holdfast.probe", "01"),)
 

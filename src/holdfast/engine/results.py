@@ -6,47 +6,78 @@ A step matches when the paths it names were moved and verified, or needed no mov
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
+from typing import overload
+
 from holdfast.model.execution import Execution, StepResult
 from holdfast.simulation.rehearsal import StepReport
 from holdfast.workspace.transaction import Transaction
 
+_ALL_OR_NOTHING = "not done, because the whole change failed"
 
-def step_results(
-    reports: tuple[StepReport, ...], transaction: Transaction, execution: Execution
-) -> tuple[StepResult, ...]:
+
+def step_results(reports: Sequence[StepReport], transaction: Transaction, execution: Execution) -> Sequence[StepResult]:
+    """One result a step, in the plan's order."""
     times = transaction.times_ns
     # Where the last operation on each path that was begun stands in the order; the next one begins when it ends.
     places = {op.path: place for place, op in enumerate(transaction.ops[: len(times)])}
-    completed = execution.status == "COMPLETED"
-    rolled_back = execution.status == "ROLLED_BACK"
-    moved = bool(transaction.times_ns)
-    results = []
+    started, completed = array("q"), array("q")
     for report in reports:
         place = places.get(report.target)
         at = report.started_ns if place is None else times[place]
-        end = times[place + 1] if place is not None and place + 1 < len(times) else max(at, report.completed_ns)
-        results.append(
-            StepResult(
-                step_id=report.step_id,
-                operation=report.operation,
-                target=report.target,
-                started_ns=at,
-                completed_ns=end,
-                precondition_met=report.precondition_met,
-                precondition_detail=report.detail,
-                expected_vs_actual_match=completed,
-                actual_state_change=report.detail if completed else "none; rolled back" if rolled_back else "none",
-                success=completed,
-                rollback_invoked=moved and not completed,
-                rollback_succeeded=moved and rolled_back,
-                error_message="" if completed else _error_for(report, execution),
-            )
+        ended = place is not None and place + 1 < len(times)
+        started.append(at)
+        completed.append(times[place + 1] if ended and place is not None else max(at, report.completed_ns))
+    return StepResults(reports, started, completed, execution, moved=bool(times))
+
+
+class StepResults(Sequence[StepResult]):
+    """The results, spelled out when somebody looks: 100,000 of them would be a fifth of a change's memory."""
+
+    def __init__(
+        self,
+        reports: Sequence[StepReport],
+        started: Sequence[int],
+        completed: Sequence[int],
+        execution: Execution,
+        *,
+        moved: bool,
+    ) -> None:
+        self._reports = reports
+        self._started = started
+        self._completed = completed
+        self._done = execution.status == "COMPLETED"
+        self._rolled_back = execution.status == "ROLLED_BACK"
+        self._moved = moved
+        self._details = {item.path: item.detail for item in reversed(execution.divergence)}
+
+    def __len__(self) -> int:
+        return len(self._reports)
+
+    @overload
+    def __getitem__(self, index: int) -> StepResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[StepResult]: ...
+    def __getitem__(self, index: int | slice) -> StepResult | Sequence[StepResult]:
+        if isinstance(index, slice):
+            return tuple(self[place] for place in range(*index.indices(len(self))))
+        return self._result(self._reports[index], self._started[index], self._completed[index])
+
+    def _result(self, report: StepReport, started_ns: int, completed_ns: int) -> StepResult:
+        done, rolled_back = self._done, self._rolled_back
+        return StepResult(
+            step_id=report.step_id,
+            operation=report.operation,
+            target=report.target,
+            started_ns=started_ns,
+            completed_ns=completed_ns,
+            precondition_met=report.precondition_met,
+            precondition_detail=report.detail,
+            expected_vs_actual_match=done,
+            actual_state_change=report.detail if done else "none; rolled back" if rolled_back else "none",
+            success=done,
+            rollback_invoked=self._moved and not done,
+            rollback_succeeded=self._moved and rolled_back,
+            error_message="" if done else self._details.get(report.target, _ALL_OR_NOTHING),
         )
-    return tuple(results)
-
-
-def _error_for(report: StepReport, execution: Execution) -> str:
-    for item in execution.divergence:
-        if item.path == report.target:
-            return item.detail
-    return "not done, because the whole change failed"

@@ -16,6 +16,7 @@ Invariant X1: `ROLLED_BACK` is entered only with equal before and after digests;
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -110,7 +111,7 @@ class Execution:
     approved_by: str = ""
     approved_at_ns: int = 0
     history: tuple[Moment, ...] = ()
-    steps: tuple[StepResult, ...] = ()
+    steps: Sequence[StepResult] = ()
     receipts: tuple[Receipt, ...] = ()
     before_digest: str = ""
     after_digest: str = ""

@@ -21,8 +21,8 @@ from holdfast.store.chain import Entry
 from holdfast.store.database import Records, Row
 from holdfast.store.documents import packed
 from holdfast.store.ledger import Ledger
+from holdfast.workspace.folder import keep, remove_stage
 from holdfast.workspace.site import Site
-from holdfast.workspace.transaction import keep, remove_stage
 
 KIND = "execution"
 Outcome = Literal["COMMITTED", "ABORTED", "LEFT"]
@@ -67,7 +67,8 @@ def catch_up(ledger: Ledger, records: Records) -> int:
     known = records.projected
     if head is None or head.seq <= known:
         return 0
-    ledger.confirm()
+    if not records.volatile:
+        ledger.confirm()
     missing = []
     for entry in ledger.entries(reverse=True):
         if entry.seq <= known:
@@ -106,6 +107,7 @@ def project(records: Records, entry: Entry, execution: Execution | None) -> None
 
 def execution_document(execution: Execution, body: Mapping[str, Json]) -> dict[str, object]:
     """The execution result in the words other tools read (features.md, appendix), without its steps."""
+    succeeded = sum(step.success for step in execution.steps)
     return {
         "id": execution.id,
         "result_id": execution.id,
@@ -121,8 +123,8 @@ def execution_document(execution: Execution, body: Mapping[str, Json]) -> dict[s
         "approved_at_ns": execution.approved_at_ns,
         "changes": execution.changes,
         "steps_executed": len(execution.steps),
-        "steps_succeeded": sum(step.success for step in execution.steps),
-        "steps_failed": sum(not step.success for step in execution.steps),
+        "steps_succeeded": succeeded,
+        "steps_failed": len(execution.steps) - succeeded,
         "receipts": [receipt._asdict() for receipt in execution.receipts],
         "duration_ms": execution.duration_ms,
         "history": [moment._asdict() for moment in execution.history],

@@ -40,7 +40,8 @@ class Draft:
         self._site = site
         self._future: dict[str, Node | None] = {}
         self._seen: dict[str, Seen | None] = {}
-        self._children: dict[str, set[str]] = {}
+        # Planned names by directory; made when somebody first looks into a directory, which most plans never do.
+        self._children: dict[str, set[str]] | None = None
         self._reads: set[str] = set()
         self._directories: set[str] = {""}
 
@@ -113,7 +114,7 @@ class Draft:
     def difference(self) -> ChangeSet:
         """The exact difference between the workspace and the draft."""
         changes = [change for path, node in self._future.items() if (change := self._change(path, node)) is not None]
-        touched = {change.path for change in changes}
+        touched = {change.path for change in changes if change.path in self._reads}
         reads = [Observation(path, seen.image) for path in self._reads - touched if (seen := self._seen[path])]
         return change_set(changes, reads)
 
@@ -201,7 +202,7 @@ class Draft:
             except OSError as error:
                 if error.errno != errno.ELOOP or not self._replaces_a_link(f"{path}/"):
                     _refuse_unless_absent(path, error)
-        for name in self._children.get(path, ()):
+        for name in self._planned_names().get(path, ()):
             if self._future[f"{path}/{name}"] is None:
                 names.discard(name)
             else:
@@ -209,9 +210,21 @@ class Draft:
         return sorted(names)
 
     def _plan(self, path: str, node: Node | None) -> None:
-        parent, _, name = path.rpartition("/")
-        self._children.setdefault(parent, set()).add(name)
         self._future[path] = node
+        if self._children is not None:
+            _add_child(self._children, path)
+
+    def _planned_names(self) -> dict[str, set[str]]:
+        if self._children is None:
+            self._children = {}
+            for path in self._future:
+                _add_child(self._children, path)
+        return self._children
+
+
+def _add_child(children: dict[str, set[str]], path: str) -> None:
+    parent, _, name = path.rpartition("/")
+    children.setdefault(parent, set()).add(name)
 
 
 def _refuse_unless_absent(path: str, error: OSError) -> None:

@@ -49,13 +49,17 @@ _PROGRESS_EVERY = 256
 class StepReport(NamedTuple):
     """What the rehearsal of one step found."""
 
-    step_id: str
+    number: int
     operation: str
     target: str
     precondition_met: bool
     detail: str
     started_ns: int
     completed_ns: int
+
+    @property
+    def step_id(self) -> str:
+        return step_id(self.number)
 
 
 class Rehearsal(NamedTuple):
@@ -71,9 +75,11 @@ def rehearse(site: Site, plan: Plan, progress: Callable[[str, int, int], None] |
     site.workspace.forget()
     draft = Draft(site)
     reports: list[StepReport] = []
+    now = time.time_ns()
     for number, step in enumerate(plan.steps):
-        report = _report(draft, number, step)
+        report = _report(draft, number, step, now)
         reports.append(report)
+        now = report.completed_ns  # which is when the next one starts
         if not report.precondition_met and plan.on_failure != "continue":
             break
         if progress is not None and not number % _PROGRESS_EVERY:
@@ -85,13 +91,12 @@ def rehearse(site: Site, plan: Plan, progress: Callable[[str, int, int], None] |
     return Rehearsal(plan, draft.difference(), draft.seen, draft.sources(), tuple(reports))
 
 
-def _report(draft: Draft, number: int, step: Step) -> StepReport:
-    started = time.time_ns()
+def _report(draft: Draft, number: int, step: Step, started: int) -> StepReport:
     try:
         detail, met = _perform(draft, step), True
     except Blocked as error:
         detail, met = error.message, False
-    return StepReport(step_id(number), step.action, step.path, met, detail, started, time.time_ns())
+    return StepReport(number, step.action, step.path, met, detail, started, time.time_ns())
 
 
 def _perform(draft: Draft, step: Step) -> str:

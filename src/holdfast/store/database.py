@@ -22,7 +22,8 @@ from holdfast.store.documents import unpacked
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS plans(id TEXT PRIMARY KEY, digest TEXT NOT NULL, at_ns INTEGER NOT NULL, document BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS plans(
+  id TEXT PRIMARY KEY, digest TEXT NOT NULL, at_ns INTEGER NOT NULL, document BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS executions(
   id TEXT PRIMARY KEY, plan_id TEXT NOT NULL, plan_digest TEXT NOT NULL, intent TEXT NOT NULL, status TEXT NOT NULL,
   at_ns INTEGER NOT NULL, changes INTEGER NOT NULL, live INTEGER NOT NULL, kept INTEGER NOT NULL,
@@ -144,7 +145,8 @@ class Records:
     def execution(self, id: str) -> tuple[Row, dict[str, Any] | None]:
         """One execution by its full id, with its document where it was saved."""
         found = self._db.execute(
-            "SELECT id,plan_id,plan_digest,intent,status,at_ns,changes,live,kept,summary,document FROM executions WHERE id=?",
+            "SELECT id,plan_id,plan_digest,intent,status,at_ns,changes,live,kept,summary,document "
+            "FROM executions WHERE id=?",
             (id,),
         ).fetchone()
         if found is None:

@@ -36,7 +36,7 @@ from typing import Any, Literal, NamedTuple
 from holdfast.disk.calls import Calls
 from holdfast.errors import Tampering
 from holdfast.model.canonical import Json, canonical_rows, quoted
-from holdfast.model.image import Image, Seen, Stamp, seen_text
+from holdfast.model.image import Image, Kind, Seen, Stamp, seen_text
 
 HeadState = Literal["PREPARED", "COMMITTED", "ABORTED", "LEFT"]
 Action = Literal["flip", "mode"]
@@ -46,6 +46,9 @@ _HEAD_MAGIC = b"HFHEAD01"
 _LOG_MAGIC = b"HFLOG001"
 _FRAME = struct.Struct("<II")
 _OPS_A_RECORD = 512
+# What is read gets our own strings: 100,000 copies of four words would be megabytes.
+_ACTIONS: dict[str, Action] = {"flip": "flip", "mode": "mode"}
+_KINDS: dict[str, Kind] = {"file": "file", "directory": "directory", "symlink": "symlink"}
 _TXN = re.compile(r"[a-z]-[a-z0-9]{4,32}")
 
 
@@ -170,7 +173,7 @@ def write_head(calls: Calls, journal: int, head: Head) -> None:
 
 
 def _parse_head(sector: bytes) -> Head | None:
-    if sector == bytes(SECTOR) or not sector:
+    if sector == bytes(SECTOR):
         return None
     if len(sector) != SECTOR:
         raise Tampering("the journal head was cut off or extended", hint=_DAMAGE_HINT)
@@ -218,14 +221,15 @@ def _records(data: bytes) -> Iterator[list[Any]]:
 
 def _op(row: list[Any]) -> Op:
     action, path, slot, pre, post = row
-    if action not in ("flip", "mode"):
+    if action not in _ACTIONS:
         raise Tampering(f"the journal names an unknown action: {action!r}")
-    return Op(action, path, slot, _seen(pre), _seen(post))
+    return Op(_ACTIONS[action], path, slot, _seen(pre), _seen(post))
 
 
 def _seen(row: list[Any] | None) -> Seen | None:
     if row is None:
         return None
     image, stamp = row
+    image[0] = _KINDS[image[0]]
     image[7] = tuple((name, value) for name, value in image[7]) if image[7] else ()
     return Seen(Image._make(image), Stamp._make(stamp))

@@ -96,12 +96,25 @@ class Ledger:
         """Make durable what a process wrote and did not live to sync (L3).
 
         Call it before relying on a record that was read and not appended: until then it may be in memory only.
+        What the anchor vouches for was synced before the anchor moved, so usually there is nothing to do.
         """
+        if not self._is_beyond_anchor():
+            return
         held = self._hold_anchor()
         try:
             self._append_and_anchor(held, ())
         finally:
             self._calls.close(held)
+
+    def _is_beyond_anchor(self) -> bool:
+        fd, anchored = self._open_to_read()
+        if fd is None or anchored is None:
+            return False
+        try:
+            tail = self._tail(fd, self._calls.fstat(fd).st_size, anchored)
+        finally:
+            self._calls.close(fd)
+        return bool(tail.beyond) or tail.torn
 
     def head(self) -> Head | None:
         """The newest record, from the tail alone; None when the ledger is empty."""

@@ -20,10 +20,10 @@ from typing import NamedTuple
 from holdfast.model.image import Seen
 from holdfast.store.blobs import Blobs
 from holdfast.store.journal import Log
+from holdfast.workspace.folder import is_removed
 from holdfast.workspace.observe import content_digest, is_same, look
 from holdfast.workspace.recovery import read_log
 from holdfast.workspace.site import KEPT, Site
-from holdfast.workspace.transaction import is_removed
 
 _YOUNG_NS = 3600 * 10**9
 

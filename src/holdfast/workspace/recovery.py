@@ -15,7 +15,6 @@ Invariants
   R3  What the head says is made durable again before anything is settled on it:
       after a failed sync the page in memory says more than the disk.
   R4  Damage (head or log) is refused with nothing changed and nothing cleaned away.
-  R4  Nothing is recorded or cleaned away because of a head that is not known to be durable.
 """
 
 from __future__ import annotations
@@ -32,9 +31,10 @@ from holdfast.model.path import checked_path, printable
 from holdfast.store.contents import NAME as CONTENTS
 from holdfast.store.journal import Head, Log, Op, parse_log, read_head, write_head
 from holdfast.workspace.flip import Flipper
+from holdfast.workspace.folder import remove_stage
 from holdfast.workspace.observe import is_same, look
+from holdfast.workspace.rollback import roll_back
 from holdfast.workspace.site import JOURNAL, Site, is_slot, is_txn
-from holdfast.workspace.transaction import remove_stage, roll_back
 
 _LOG_LIMIT = 1 << 30
 _FILES = ("log", CONTENTS)
@@ -114,8 +114,6 @@ def _finish(site: Site, head: Head) -> Unsettled | None:
         return None
     if head.state == "PREPARED":
         return _take_back(site, head)
-    # R4: what we read may be in the kernel's memory only, because the writer died before its sync, or its sync failed.
-    write_head(site.calls, site.journal(), head)
     try:
         log = _trusted_log(site, head)
     except Tampering:

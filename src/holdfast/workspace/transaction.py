@@ -21,23 +21,23 @@ Deliberately absent: policy, network, any knowledge of who asked.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import time
+from array import array
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from holdfast.disk.calls import Calls
 from holdfast.errors import Blocked, HoldfastError, NeedsHuman
 from holdfast.model.canonical import Json
 from holdfast.model.changeset import ChangeSet
-from holdfast.model.execution import Divergence
 from holdfast.model.image import Image, Seen
 from holdfast.model.path import parent_of, printable
 from holdfast.store.journal import Head, Log, Op, Parent, log_chunks, write_head
-from holdfast.workspace.flip import DISPLACED, Diverged, Flipper, Standing
-from holdfast.workspace.observe import is_same, look, observe
+from holdfast.workspace.flip import DISPLACED, Flipper
+from holdfast.workspace.folder import remove_stage
+from holdfast.workspace.observe import observe
+from holdfast.workspace.rollback import RolledBack, barrier, roll_back, sync_object
 from holdfast.workspace.site import JOURNAL, KEPT, Site
 from holdfast.workspace.staging import FEW, Source, Stage, write_all
 
@@ -45,16 +45,6 @@ State = Literal["OPEN", "PREPARED", "APPLIED", "VERIFIED", "COMMITTING", "COMMIT
 Progress = Callable[[str, int, int], None]
 _NEW_LOG = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PROGRESS_EVERY = 256
-
-
-class RolledBack(NamedTuple):
-    """What a rollback found. Empty `divergence`: everything of ours was taken back and stands as before.
-
-    `untouched` are planned paths that never moved and hold somebody else's change.
-    """
-
-    divergence: tuple[Divergence, ...]
-    untouched: frozenset[str]
 
 
 def _silent(stage: str, done: int, total: int) -> None:
@@ -73,7 +63,7 @@ class Transaction:
         self.state: State = "OPEN"
         self._log: Log | None = None
         self._reads: tuple[tuple[str, Seen], ...] = ()
-        self.times_ns: list[int] = []
+        self.times_ns = array("q")
         self.untouched: frozenset[str] = frozenset()
 
     @property
@@ -220,7 +210,7 @@ class Transaction:
         """The object a flip displaces is the backup, so its own bytes must be durable too, whoever wrote them last."""
         for op in ops:
             if op.pre is not None and op.pre.image.kind == "file":
-                _sync_object(self._site, op.path)
+                sync_object(self._site, op.path)
 
     def _check(self, flipper: Flipper) -> None:
         """Nothing has moved yet; everything must still be as it was simulated."""
@@ -250,146 +240,6 @@ class Transaction:
             ) from error
 
 
-def barrier(site: Site, txn: str, ops: tuple[Op, ...]) -> None:
-    """Make the moves of these operations durable."""
-    calls = site.calls
-    if len(ops) > FEW:
-        calls.sync_file_system(site.state.fd)
-        return
-    for op in ops:
-        if op.action == "mode":
-            _sync_object(site, op.path)
-    flips = [op for op in ops if op.action == "flip"]
-    for slot in {op.slot.partition("/")[0]: op.slot for op in flips}.values():
-        calls.fsync(site.slot_directory(slot, txn)[0])
-    for parent in dict.fromkeys(parent_of(op.path) for op in flips):
-        try:
-            calls.fsync(site.workspace.directory(parent))
-        except OSError as error:
-            if error.errno not in DISPLACED:
-                raise
-            # The directory was itself moved away by another operation, whose own directories are synced.
-
-
-def _is_directory(seen: Seen | None) -> bool:
-    return seen is not None and seen.image.kind == "directory"
-
-
-def _sync_object(site: Site, path: str) -> None:
-    try:
-        fd = site.calls.open_beneath(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, site.workspace.fd)
-    except PermissionError:
-        site.calls.sync_file_system(site.state.fd)
-        return
-    except OSError as error:
-        if error.errno in DISPLACED:
-            return  # something else stands there now, or a mount hides it: nothing of ours to sync
-        raise
-    try:
-        site.calls.fsync(fd)
-    finally:
-        site.calls.close(fd)
-
-
-def roll_back(site: Site, txn: str, log: Log) -> RolledBack:
-    """Put every operation on its old side, decided only by what stands on the disk.
-
-    A foreign change is left alone and reported; all others are still rolled back.
-    Any error leaves the head PREPARED, and running this again is safe at every point.
-    """
-    site.workspace.forget()
-    flipper = Flipper(site, txn, log.ops)
-    divergence: list[Divergence] = []
-    standings: dict[str, Standing] = {}
-    for op in reversed(log.ops):
-        try:
-            # The first operation on a path is looked at last and has the last word about it.
-            standings[op.path] = standing = flipper.standing(op)
-            if standing == "after":
-                flipper.backward(op)
-            elif standing == "foreign":
-                divergence.append(Divergence(op.path, "was changed by somebody else; left as it is"))
-        except Diverged as error:
-            divergence.append(Divergence(error.path, error.detail))
-        except PermissionError as error:
-            # Somebody took the right away; the others are still rolled back, and a person can decide about this one.
-            divergence.append(Divergence(op.path, f"cannot be restored: {error.strerror}"))
-    _restore_times(site, log.parents)
-    site.calls.point("rolled-back")
-    barrier(site, txn, log.ops)
-    untouched = {path for path, standing in standings.items() if standing == "untouched"}
-    _prove(site, txn, log, divergence, untouched)
-    if not divergence:
-        write_head(site.calls, site.state.directory(JOURNAL), Head("ABORTED", txn, log.root))
-        site.calls.point("aborted")
-    return RolledBack(tuple(divergence), frozenset(untouched))
-
-
-def _restore_times(site: Site, parents: tuple[Parent, ...]) -> None:
-    for parent in parents:
-        try:
-            fd = site.workspace.directory(parent.path)
-        except OSError:
-            continue  # gone or replaced by somebody else: not ours to date
-        found = site.calls.fstat(fd)
-        if found.st_ino == parent.inode and found.st_mtime_ns != parent.mtime_ns:
-            try:
-                site.calls.utime(fd, ns=(found.st_atime_ns, parent.mtime_ns))
-            except PermissionError:
-                continue  # only its owner may date a directory; what is in it was restored all the same
-
-
-def _prove(site: Site, txn: str, log: Log, divergence: list[Divergence], untouched: set[str]) -> None:
-    """The claim 'as before' is measured: each path we touched is looked up afresh and must be its old object."""
-    site.workspace.forget()
-    flipper = Flipper(site, txn)
-    known = {item.path for item in divergence} | untouched
-    first: dict[str, Op] = {}
-    for op in log.ops:
-        first.setdefault(op.path, op)
-    for path, op in first.items():
-        if path not in known and not is_same(flipper.found(op), op.pre):
-            divergence.append(Divergence(path, "is not as before"))
-
-
-def remove_stage(site: Site, txn: str) -> None:
-    """Delete a transaction's slots and log. Only for stages that never moved anything, or finished ones."""
-    journal = site.state.directory(JOURNAL)
-    if look(site.calls, journal, txn) is None:
-        return
-    directory = site.state.directory(f"{JOURNAL}/{txn}")
-    # The log goes last: while it exists, the stage can be judged.
-    for name in sorted(site.calls.names(directory), key=lambda name: name == "log"):
-        found = look(site.calls, directory, name)
-        if found is None or found.st_mode & 0o170000 != 0o040000:
-            site.calls.unlink(name, dir_fd=directory)
-        elif not is_removed(site.calls, directory, name):
-            keep(site, txn)
-            return
-    site.state.forget()
-    site.calls.rmdir(txn, dir_fd=site.state.directory(JOURNAL))
-
-
-def is_removed(calls: Calls, directory: int, name: str) -> bool:
-    """Remove a directory from a slot; False when somebody who had it open put something into it, which is not ours."""
-    try:
-        calls.rmdir(name, dir_fd=directory)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        return False
-    return True
-
-
-def keep(site: Site, txn: str) -> None:
-    """After commit: the slots, which now hold the old objects, become undo material."""
-    site.state.forget()
-    try:
-        site.calls.move(txn, site.state.directory(JOURNAL), txn, site.state.directory(KEPT))
-    except FileNotFoundError:
-        return  # a recovery before us did it
-
-
 def new_txn(letter: str = "e") -> str:
     """A fresh id, time-free and unguessable."""
     from base64 import b32encode
@@ -401,3 +251,7 @@ def _hint_for(error: OSError) -> str:
     if error.errno in (28, 122):
         return "Free some space and apply again; nothing was changed."
     return "Nothing was changed."
+
+
+def _is_directory(seen: Seen | None) -> bool:
+    return seen is not None and seen.image.kind == "directory"

@@ -37,16 +37,18 @@ class Turn(NamedTuple):
 
 def turns(pasts: Sequence[Past]) -> list[Turn]:
     """Fold the logs, newest first, into one turn a path; an edit by somebody else in between starts a new stretch."""
-    stretches: dict[str, list[Turn]] = {}
+    oldest: dict[str, Turn] = {}
+    newer: dict[str, list[Turn]] = {}  # only of paths that have several stretches
     for past in pasts:
-        for op in reversed(past.log.ops):
-            known = stretches.setdefault(op.path, [])
-            if known and _follows(known[-1].target, op.post):
-                last = known[-1]
-                known[-1] = Turn(op.path, last.expected, op.pre, op.slot or last.slot)
-            else:
-                known.append(Turn(op.path, op.post, op.pre, op.slot))
-    return [_linked(stretches[path]) for path in sorted(stretches)]
+        for _, path, slot, pre, post in reversed(past.log.ops):
+            last = oldest.get(path)
+            if last is not None and _follows(last.target, post):
+                oldest[path] = Turn(path, last.expected, pre, slot or last.slot)
+                continue
+            if last is not None:
+                newer.setdefault(path, []).append(last)
+            oldest[path] = Turn(path, post, pre, slot)
+    return [_linked([*newer.get(path, ()), oldest[path]]) for path in sorted(oldest)]
 
 
 def _follows(later: Seen | None, earlier: Seen | None) -> bool:
@@ -58,8 +60,10 @@ def _linked(stretches: list[Turn]) -> Turn:
     """Newest first. A stretch that already goes back to where the older ones started makes those superfluous."""
     turn: Turn | None = None
     for stretch in reversed(stretches):
-        turn = None if turn is not None and _image(turn.target) == _image(stretch.target) else turn
-        turn = stretch._replace(earlier=turn)
+        if turn is None or _image(turn.target) == _image(stretch.target):
+            turn = stretch
+        else:
+            turn = stretch._replace(earlier=turn)
     assert turn is not None
     return turn
 

@@ -26,7 +26,7 @@ from blake3 import blake3
 from holdfast.errors import Conflict, Tampering, UnknownId
 from holdfast.model.changeset import Change, ChangeSet, change_set
 from holdfast.model.execution import Divergence
-from holdfast.model.image import Image, Seen
+from holdfast.model.image import Image, Seen, Stamp
 from holdfast.model.path import parent_of, printable
 from holdfast.store.blobs import Blobs
 from holdfast.store.contents import TEXT_LIMIT, is_text, read_contents
@@ -91,10 +91,7 @@ class _Planner:
         self._pasts = pasts
         self._settled_ns = max((past.settled_ns for past in pasts), default=0)
         self._blobs = Blobs(site.state)
-        self._slots_of: dict[int, list[str]] = {}
-        for op in (op for past in pasts for op in past.log.ops):
-            if op.pre is not None and op.slot:
-                self._slots_of.setdefault(op.pre.stamp.inode, []).append(op.slot)
+        self._slots_of: dict[int, list[str]] | None = None
         self._changes: dict[str, Change] = {}
         self._seen: dict[str, Seen] = {}
         self._sources: dict[str, Source] = {}
@@ -105,8 +102,7 @@ class _Planner:
     def plan(self) -> Undo:
         turns_back = turns(self._pasts)
         clean = [turn for turn in turns_back if self._is_clean_or_handled(turn)]
-        leaving = {self._seen[t.path]: t.path for t in clean if t.target is None and t.path in self._seen}
-        moving = {(seen.stamp.inode, seen.image): path for seen, path in leaving.items()}
+        moving = self._moving(clean)
         for turn in clean:
             self._turn_back(turn, moving)
         self._keep_directories_in_use()
@@ -117,6 +113,13 @@ class _Planner:
         return Undo(
             change_set(self._changes.values()), self._seen, self._sources, tuple(self._merged), tuple(self._left)
         )
+
+    def _moving(self, clean: list[Turn]) -> dict[tuple[int, Image], str]:
+        """Where the objects stand that are needed at another path; most undos need none."""
+        needed = {t.target.stamp.inode for t in clean if t.target is not None and t.path not in self._seen}
+        leaving = (t.path for t in clean if needed and t.target is None and t.path in self._seen)
+        found = ((path, self._seen[path]) for path in leaving)
+        return {(seen.stamp.inode, seen.image): path for path, seen in found if seen.stamp.inode in needed}
 
     def _is_clean_or_handled(self, turn: Turn) -> bool:
         """True when the path stands as the transactions left it; otherwise it is merged, left or in conflict now."""
@@ -156,7 +159,7 @@ class _Planner:
             and is_same(found, expected)
             and self._is_settled(found, expected)
         ):
-            return Seen(expected.image, stamp_of(found))
+            return Seen(expected.image, _stamp_like(expected, found))
         return observe(self._calls, directory, name)
 
     def _is_settled(self, found: os.stat_result, expected: Seen) -> bool:
@@ -199,8 +202,18 @@ class _Planner:
 
     def _slot_holding(self, turn: Turn, target: Seen) -> str:
         """The slot that has the old object: the path's own, or one of a later change to where it had been moved."""
-        slots = (turn.slot, *self._slots_of.get(target.stamp.inode, ()))
-        return next((slot for slot in slots if slot and is_same(self._held(slot), target)), "")
+        if turn.slot and is_same(self._held(turn.slot), target):
+            return turn.slot
+        return next((slot for slot in self._slots_for(target.stamp.inode) if is_same(self._held(slot), target)), "")
+
+    def _slots_for(self, inode: int) -> list[str]:
+        """Slots that an object was put into by any of these transactions."""
+        if self._slots_of is None:
+            self._slots_of = {}
+            for op in (op for past in self._pasts for op in past.log.ops):
+                if op.pre is not None and op.slot:
+                    self._slots_of.setdefault(op.pre.stamp.inode, []).append(op.slot)
+        return self._slots_of.get(inode, [])
 
     def _held(self, slot: str) -> os.stat_result | None:
         try:
@@ -350,6 +363,13 @@ class _Planner:
 
 def _is_small_file(image: Image | None) -> bool:
     return image is not None and image.kind == "file" and image.size <= TEXT_LIMIT
+
+
+def _stamp_like(expected: Seen, found: os.stat_result) -> Stamp:
+    """The stamp of an object that `is_same`; for a file with the numbers that are in memory already."""
+    if expected.image.kind != "file":
+        return stamp_of(found)
+    return expected.stamp._replace(ctime_ns=found.st_ctime_ns, links=found.st_nlink)
 
 
 def _why_not(mine: Image | None, base: Image | None, theirs: Image | None) -> str:

@@ -1,0 +1,91 @@
+"""Errors at every system call: the process lives on, says what is true, and leaves the old tree or the new one.
+
+Before the effect and after it; once, and lasting, as when a disk has gone bad.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable, Iterator
+from itertools import cycle
+
+import pytest
+
+from crash.driver import Arena, Outcome, discard, start
+from crash.failing import faulty
+from crash.scenarios import BY_NAME, SCENARIOS, Scenario, act
+from holdfast.testing import ALL, CHANGES, Fail, Fault, FaultyCalls, ShortWrite
+
+Counted = Callable[[int], None]
+ERRORS = (errno.EIO, errno.ENOSPC, errno.EINTR, errno.ENOMEM, errno.EDQUOT, errno.EROFS)
+_WRITES = ("write", "pwrite")
+
+
+def traced(arena: Arena, scenario: Scenario) -> tuple[Outcome, tuple[str, ...]]:
+    """The outcome, and every call that leads to it, reading ones included."""
+    outcome = arena.outcome(scenario)
+    begun = start(arena, scenario)
+    calls = FaultyCalls(counted=ALL)
+    with begun.place.open(calls) as hf:
+        calls.arm()
+        act(scenario, hf)
+    discard(begun.place)
+    return outcome, tuple(calls.trace)
+
+
+def verdicts(arena: Arena, scenario: Scenario, outcome: Outcome, faults: Iterable[Fault]) -> Iterator[str]:
+    for fault in faults:
+        begun = start(arena, scenario)
+        yield from faulty(begun, outcome, scenario, fault)
+        discard(begun.place)
+
+
+def short_writes(trace: tuple[str, ...]) -> list[Fault]:
+    return [ShortWrite(number) for number, name in enumerate(trace, 1) if name in _WRITES]
+
+
+def lasting(trace: tuple[str, ...], error: int) -> list[Fault]:
+    return [Fail(number, error, "before", True) for number, name in enumerate(trace, 1) if name in CHANGES]
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("name", ["few", "types-undo"])
+def test_an_error_at_every_change_of_the_disk(name: str, arena: Arena, errors_injected: Counted) -> None:
+    """An error after the effect of any call that changes the disk leaves the old tree or the new one, told truthfully."""
+    outcome, trace = traced(arena, BY_NAME[name])
+    kinds = cycle(ERRORS)
+    faults = [Fail(number, next(kinds), "after") for number, call in enumerate(trace, 1) if call in CHANGES]
+    assert list(verdicts(arena, BY_NAME[name], outcome, faults)) == []
+    errors_injected(len(faults))
+
+
+@pytest.mark.crash
+def test_a_disk_that_goes_bad_and_stays_bad(arena: Arena, errors_injected: Counted) -> None:
+    """When from some call on everything fails, the old tree comes back as soon as the disk does, or the new one stays."""
+    outcome, trace = traced(arena, BY_NAME["folders"])
+    faults = [*lasting(trace, errno.EROFS), *short_writes(trace)]
+    assert list(verdicts(arena, BY_NAME["folders"], outcome, faults)) == []
+    errors_injected(len(faults))
+
+
+@pytest.mark.crash_full
+@pytest.mark.parametrize("name", [scenario.name for scenario in SCENARIOS])
+def test_an_error_anywhere(name: str, arena: Arena, errors_injected: Counted) -> None:
+    """Any error before or after any call, once or lasting, and any short write: old tree or new, told truthfully."""
+    outcome, trace = traced(arena, BY_NAME[name])
+    kinds = cycle(ERRORS)
+    once: list[Fault] = [Fail(number, next(kinds), when) for when in ("before", "after") for number in range(1, len(trace) + 1)]
+    faults = [*once, *lasting(trace, errno.EROFS), *lasting(trace, errno.ENOSPC), *short_writes(trace)]
+    assert list(verdicts(arena, BY_NAME[name], outcome, faults)) == []
+    errors_injected(len(faults))
+
+
+@pytest.mark.crash_full
+@pytest.mark.parametrize("error", ERRORS, ids=errno.errorcode.__getitem__)
+def test_each_kind_of_error(error: int, arena: Arena, errors_injected: Counted) -> None:
+    """Each kind of error, before and after each change of the disk."""
+    outcome, trace = traced(arena, BY_NAME["few"])
+    numbers = [number for number, call in enumerate(trace, 1) if call in CHANGES]
+    faults = [Fail(number, error, when) for when in ("before", "after") for number in numbers]
+    assert list(verdicts(arena, BY_NAME["few"], outcome, faults)) == []
+    errors_injected(len(faults))
