@@ -1,4 +1,4 @@
-"""ansible and pyinfra, which copy files to the local machine; only with --with-ansible, from a throw-away environment."""
+"""ansible and pyinfra copying to the local machine; only with --with-ansible, from a throw-away environment."""
 
 from __future__ import annotations
 

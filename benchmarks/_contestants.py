@@ -24,7 +24,8 @@ import holdfast
 from holdfast.disk.calls import CALLS
 from holdfast.model.plan import Delete, Inline, Plan, Write
 from holdfast.simulation.rehearsal import rehearse
-from holdfast.workspace.transaction import Transaction, keep, new_txn
+from holdfast.workspace.folder import keep
+from holdfast.workspace.transaction import Transaction, new_txn
 
 SIZE = 4096
 _A_DIRECTORY = 100
@@ -45,17 +46,17 @@ class Work(NamedTuple):
     """N files, the same for everybody; `place` is a folder that contestants share for reading."""
 
     place: str
-    count: int
+    files: int
     size: int = SIZE
     edited: bool = False
 
     @property
     def paths(self) -> list[str]:
-        return [f"d{n // _A_DIRECTORY:04d}/f{n:06d}.txt" for n in range(self.count)]
+        return [f"d{n // _A_DIRECTORY:04d}/f{n:06d}.txt" for n in range(self.files)]
 
     @property
     def directories(self) -> list[str]:
-        return [f"d{n:04d}" for n in range((self.count + _A_DIRECTORY - 1) // _A_DIRECTORY)]
+        return [f"d{n:04d}" for n in range((self.files + _A_DIRECTORY - 1) // _A_DIRECTORY)]
 
     def text(self, number: int, version: str) -> bytes:
         lines = self.size // _LINE + 1
@@ -120,6 +121,9 @@ class Contestant:
     def tidy(self) -> None:
         """Not timed."""
 
+    def close(self) -> None:
+        """Nothing may stay open when the arena is taken down."""
+
 
 class Library(Contestant):
     """`Transaction` alone: stage, log, flip, verify, commit, from a ready change set."""
@@ -149,6 +153,9 @@ class Library(Contestant):
     def tidy(self) -> None:
         keep(self.hf.pipeline.site, self._transaction.txn)
         self.empty_kept()
+
+    def close(self) -> None:
+        self.hf.close()
 
     def empty_kept(self) -> None:
         kept = os.path.join(self.folder, ".holdfast", "kept")
@@ -220,7 +227,7 @@ class Floor(Contestant):
         os.fsync(self.log)
 
     def ready(self, move: Move) -> None:
-        self.texts = [self.work.text(n, move.after) if move.after != "none" else b"" for n in range(self.work.count)]
+        self.texts = [self.work.text(n, move.after) if move.after != "none" else b"" for n in range(self.work.files)]
 
     def go(self, move: Move) -> None:
         stage = os.open(self.stage, os.O_RDONLY | os.O_DIRECTORY)
@@ -240,6 +247,9 @@ class Floor(Contestant):
     def tidy(self) -> None:
         shutil.rmtree(self.stage)
         os.mkdir(self.stage)
+
+    def close(self) -> None:
+        os.close(self.log)
 
     def _flip(self, move: Move, stage: int) -> None:
         last, directory = "", -1
@@ -264,12 +274,13 @@ class Floor(Contestant):
 
 
 class FsyncRename(Contestant):
-    """The usual advice, file by file: temporary, fsync, rename, fsync of the directory."""
+    """The usual habit, file by file: temporary, fsync, rename. The new name itself may be lost."""
 
     name = "temp+fsync+rename a file"
+    whole = False
 
     def ready(self, move: Move) -> None:
-        self.texts = [self.work.text(n, move.after) if move.after != "none" else b"" for n in range(self.work.count)]
+        self.texts = [self.work.text(n, move.after) if move.after != "none" else b"" for n in range(self.work.files)]
 
     def go(self, move: Move) -> None:
         for path, text in zip(self.work.paths, self.texts, strict=True):
@@ -282,9 +293,17 @@ class FsyncRename(Contestant):
                 os.fsync(fd)
                 os.close(fd)
                 os.rename(target + ".tmp", target)
-            directory = os.open(os.path.dirname(target), os.O_RDONLY)
-            os.fsync(directory)
-            os.close(directory)
+            if self.whole:
+                directory = os.open(os.path.dirname(target), os.O_RDONLY)
+                os.fsync(directory)
+                os.close(directory)
+
+
+class FsyncRenameFsync(FsyncRename):
+    """The usual advice: the directory is synced too."""
+
+    name = "temp+fsync+rename+fsync(dir) a file"
+    whole = True
 
 
 class Copy(Contestant):
@@ -386,6 +405,15 @@ def patch_of(work: Work, move: Move) -> str:
     return patch
 
 
-PEERS: tuple[type[Contestant], ...] = (Floor, Copy, FsyncRename, GitApply, GitApplyDurable, GitCheckout, Rsync)
+PEERS: tuple[type[Contestant], ...] = (
+    Floor,
+    Copy,
+    FsyncRename,
+    FsyncRenameFsync,
+    GitApply,
+    GitApplyDurable,
+    GitCheckout,
+    Rsync,
+)
 OURS: tuple[type[Contestant], ...] = (Library, Executed, Command)
-SLOW = (FsyncRename, Rsync)
+SLOW = (FsyncRename, FsyncRenameFsync, Rsync)  # by the file, at many files

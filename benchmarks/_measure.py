@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 Timed = Callable[[], float]
+# Children must run the Holdfast that stands beside the benchmarks.
+SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), os.pardir, "src"))
 
 
 class Arena(NamedTuple):
@@ -72,7 +74,8 @@ def _loop_image(size: str) -> Iterator[str]:
         try:
             yield mount
         finally:
-            run(["umount", mount])
+            # Lazily: a contestant that failed may still hold something open until this process ends.
+            run(["umount", "--lazy", mount])
     finally:
         shutil.rmtree(folder)
 
@@ -86,14 +89,16 @@ def run(argv: list[str], **options: object) -> None:
     """A command that must succeed; its output is shown only when it does not."""
     done = subprocess.run(argv, capture_output=True, env=environment(), **options)  # type: ignore[call-overload]
     if done.returncode:
-        raise SystemExit(f"{' '.join(argv[:6])}: exit {done.returncode}\n{done.stderr.decode(errors='replace')[-2000:]}")
+        said = done.stderr.decode(errors="replace")[-2000:]
+        raise SystemExit(f"{' '.join(argv[:6])}: exit {done.returncode}\n{said}")
 
 
 def environment() -> dict[str, str]:
     """As a user has it: with byte code kept, without this shell's git settings."""
     dropped = ("PYTHONDONTWRITEBYTECODE",)
     kept = {key: value for key, value in os.environ.items() if key not in dropped and not key.startswith("GIT_")}
-    return {**kept, "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "LC_ALL": "C.UTF-8"}
+    git = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
+    return {**kept, **git, "LC_ALL": "C.UTF-8", "PYTHONPATH": SOURCE}
 
 
 def clocked(work: Callable[[], object]) -> float:
@@ -105,10 +110,10 @@ def clocked(work: Callable[[], object]) -> float:
 def turns(rounds: int, contestants: Mapping[str, Timed]) -> dict[str, float]:
     """The median time of each contestant, in seconds; a first turn of everybody warms up and does not count."""
     samples: dict[str, list[float]] = {name: [] for name in contestants}
-    for number in range(rounds + (rounds > 1)):
+    for number in range(rounds + 1):
         for name, work in contestants.items():
             seconds = work()
-            if number or rounds == 1:
+            if number:
                 samples[name].append(seconds)
     return {name: statistics.median(times) for name, times in samples.items()}
 

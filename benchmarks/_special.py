@@ -9,12 +9,16 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from _contestants import MOVES, Command, Library, Work, patch_of
 from _measure import clocked, environment, run
 
 import holdfast
 from holdfast.disk.calls import Calls
+from holdfast.workspace.folder import keep
+from holdfast.workspace.transaction import Transaction, new_txn
+from holdfast.workspace.undo import plan_undo, read_past
 
 UPDATE = MOVES[1]
 
@@ -42,12 +46,36 @@ class UndoPair:
 
     def ours(self) -> float:
         hf = self._library.hf
-        done = hf.execute(hf.simulate(self._library.plan(UPDATE)), approved_by="bench")
-        quiet(self._ours)
-        seconds = clocked(lambda: hf.undo(done.id, approved_by="bench"))
-        self.work.require(self._ours, "a")
+        return self._timed(lambda id: hf.undo(id, approved_by="bench"))
+
+    def transaction(self) -> float:
+        """What `hf.undo` does without lock, ledger and records: read the log, plan the way back, flip, commit."""
+        seconds = self._timed(self._flip_back)
+        keep(self._library.hf.site, self._txn)
         self._library.empty_kept()
         return seconds
+
+    def _timed(self, undo: Callable[[str], object]) -> float:
+        hf = self._library.hf
+        done = hf.execute(hf.simulate(self._library.plan(UPDATE)), approved_by="bench")
+        quiet(self._ours)
+        seconds = clocked(lambda: undo(done.id))
+        self.work.require(self._ours, "a")
+        return seconds
+
+    def _flip_back(self, id: str) -> None:
+        site = self._library.hf.site
+        way = plan_undo(site, [read_past(site, id)])
+        self._txn = new_txn()
+        transaction = Transaction(site, self._txn, {"version": 1, "intent": "undo"})
+        transaction.prepare(way.change_set, way.seen, way.sources)
+        transaction.apply()
+        transaction.verify()
+        transaction.commit()
+
+    def close(self) -> None:
+        self._library.close()
+        shutil.rmtree(self.work.place)
 
     def theirs(self) -> float:
         run(["git", "apply", "--whitespace=nowarn", self._patch], cwd=self._theirs)
@@ -80,7 +108,11 @@ class RecoveryPair:
         work.write(self._ours, "a")
         work.write(self._theirs, "a")
         self._library = Library(work, self._ours)
-        for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=b", "-c", "user.email=b@b", "commit", "-qm", "a"]):
+        for words in (
+            ["init", "-q"],
+            ["add", "-A"],
+            ["-c", "user.name=b", "-c", "user.email=b@b", "commit", "-qm", "a"],
+        ):
             run(["git", *words], cwd=self._theirs)
 
     def ours(self) -> float:
@@ -93,7 +125,7 @@ class RecoveryPair:
 
     def theirs(self) -> float:
         time.sleep(0.02)  # so that no file is racily clean in git's index
-        for number, path in list(enumerate(self.work.paths))[: self.work.count // 2]:
+        for number, path in list(enumerate(self.work.paths))[: self.work.files // 2]:
             with open(os.path.join(self._theirs, path), "wb") as file:
                 file.write(self.work.text(number, "b"))
         quiet(self._theirs)
@@ -101,11 +133,15 @@ class RecoveryPair:
         self.work.require(self._theirs, "a")
         return seconds
 
+    def close(self) -> None:
+        self._library.close()
+        shutil.rmtree(self.work.place)
+
     def _half_applied(self) -> None:
         child = os.fork()
         if not child:
             try:
-                with holdfast.open(self._ours, calls=DiesHalfway(self.work.count // 2)) as hf:
+                with holdfast.open(self._ours, calls=DiesHalfway(self.work.files // 2)) as hf:
                     hf.execute(hf.simulate(self._library.plan(UPDATE)), approved_by="bench")
             finally:
                 os._exit(1)
@@ -143,6 +179,7 @@ def flushes(work: Work) -> dict[str, int]:
         rehearsal = hf.simulate(library.plan(UPDATE))
         calls.counted.clear()
         hf.execute(rehearsal, approved_by="bench")
+    library.close()
     shutil.rmtree(work.place)
     return dict(calls.counted)
 
@@ -163,5 +200,6 @@ def peak_memory(work: Work) -> float:
     if status:
         raise SystemExit(f"holdfast apply ended with status {os.waitstatus_to_exitcode(status)}")
     work.require(folder, "a")
+    command.close()
     shutil.rmtree(work.place)
     return usage.ru_maxrss * 1024

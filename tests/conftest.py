@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# One line at the end of a run that says how many kill points, errors and power cuts were tried.
+from crash.summary import pytest_terminal_summary as pytest_terminal_summary
+
 # Deadlines measure the machine, not the code: it may be shared.
 # Stateful tests use real disks, whose slowness is not a fault of the generated data.
 settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])

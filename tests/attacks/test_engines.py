@@ -56,6 +56,21 @@ def test_a_second_engine_is_locked_out(tmp_path: Path) -> None:
         os.waitpid(pid, 0)
 
 
+def test_deleting_the_lock_file_frees_nothing(tmp_path: Path) -> None:
+    """Somebody takes the lock file for stale and deletes it while an engine is at work: it is still alone."""
+    ground = guard(tmp_path / "workspace", {"a": b"old", "b": b"old"})
+    pid = _busy(ground)
+    try:
+        mixed = ground.tree()
+        (ground.state / "lock").unlink()
+        with pytest.raises(Locked):
+            ground.apply(put("c", b"mine"))
+        assert ground.tree() == mixed
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
 def test_the_lock_of_a_killed_engine_is_free(tmp_path: Path) -> None:
     """SIGKILL of the holder frees the lock at once, and the next verb rolls back what it left."""
     ground = guard(tmp_path / "workspace", {"a": b"old", "b": b"old"})

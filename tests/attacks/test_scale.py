@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from guarded import with_package
 
 COUNT = 100_000

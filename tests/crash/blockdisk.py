@@ -1,7 +1,8 @@
 """A disk of one file that remembers, in order, every write and every flush it was asked for.
 
 It is a FUSE file system with a single file `/disk`, served by a process of ours that speaks the kernel's protocol
-directly (no library is needed, only /dev/fuse and root). A loop device over that file is the disk of a real file system.
+directly: no library is needed, only /dev/fuse and root.
+A loop device over that file is the disk of a real file system.
 
 The log is a file of records [kind u8][offset u64][length u32][bytes]:
 
@@ -109,8 +110,8 @@ class _Server:
 
     def serve(self) -> None:
         while True:
-            ready, _, _ = select.select([self._fuse, self._control], [], [])
-            if self._control in ready and not self._listen():
+            ready, _, _ = select.select([self._fuse, self._control.fileno()], [], [])
+            if self._control.fileno() in ready and not self._listen():
                 self._log.close()
                 return
             if self._fuse in ready:
@@ -149,8 +150,9 @@ class _Server:
                 self._remember(b"F", 0, b"")
             return 0, b""
         if opcode == _LOOKUP:
-            known = body.rstrip(b"\0") == b"disk"
-            return (0, struct.pack("<4Q2I", _DISK, 0, _LONG, _LONG, 0, 0) + self._attributes(_DISK)) if known else (_ENOENT, b"")
+            if body.rstrip(b"\0") != b"disk":
+                return _ENOENT, b""
+            return 0, struct.pack("<4Q2I", _DISK, 0, _LONG, _LONG, 0, 0) + self._attributes(_DISK)
         if opcode == _GETATTR:
             return 0, struct.pack("<QII", _LONG, 0, 0) + self._attributes(node)
         if opcode in (_OPEN, _OPENDIR):

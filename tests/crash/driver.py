@@ -178,9 +178,8 @@ def judge(begun: Start, outcome: Outcome, scenario: Scenario, acknowledged: bool
     found = walk(begun.place.workspace)
     is_old, is_new = found == begun.old, undated(found) == outcome.new
     if not is_old and not is_new:
-        return [
-            f"a mixed tree; from old: {differences(found, begun.old)}; from new: {differences(undated(found), outcome.new)}"
-        ]
+        from_old, from_new = differences(found, begun.old), differences(undated(found), outcome.new)
+        return [f"a mixed tree; from old: {from_old}; from new: {from_new}"]
     verdict = _judge_books(begun, is_new and scenario.ends_new)
     if acknowledged and scenario.ends_new and not is_new:
         verdict.append("an acknowledged change was lost")

@@ -17,7 +17,7 @@ from crash.driver import Outcome, Start, judge, judge_life_goes_on
 from crash.scenarios import Scenario, act
 from crash.walker import differences, undated, walk
 from holdfast.errors import HoldfastError, NeedsHuman
-from holdfast.testing import ALL, Fail, FaultyCalls, Fault
+from holdfast.testing import ALL, Fault, FaultyCalls
 
 
 def faulty(

@@ -25,7 +25,7 @@ from crash.blockdisk import Disk, Event, Flushed, Marked, Written, events
 from crash.driver import Arena, Outcome, Place, Start, interrupted, judge, prepare, recover, start_at, use
 from crash.scenarios import Scenario, act
 from crash.walker import undated, walk
-from holdfast.testing import Fault, FaultyCalls
+from holdfast.testing import At, Fault, FaultyCalls
 
 FileSystem = Literal["ext4", "xfs", "btrfs"]
 # What a disk writes whole. btrfs needs its superblock of 4 KiB written whole and cannot be mounted otherwise;
@@ -68,6 +68,7 @@ class Recording(NamedTuple):
 
     base: str
     intervals: tuple[tuple[Written, ...], ...]
+    prepared_in: int
     acknowledged_in: int
     begun: Start
     sector: int
@@ -87,8 +88,10 @@ class Bench:
         self._fuse_point = self._make("fuse")
         self.place = Place(os.path.join(self._mount_point, "place"))
 
-    def record(self, arena: Arena, outcome: Outcome, scenario: Scenario, *faults: Fault) -> Recording:
-        """Run the scenario once on the logging disk."""
+    def record(
+        self, arena: Arena, outcome: Outcome, scenario: Scenario, *faults: Fault, dirty: bool = False
+    ) -> Recording:
+        """Run the scenario once on the logging disk; `dirty`: what a person wrote before it is not synced."""
         image, base, log = (os.path.join(self._directory, name) for name in ("image", "base", "log"))
         with open(image, "wb") as file:
             file.truncate(_SIZES[self._system])
@@ -98,14 +101,16 @@ class Bench:
         try:
             self._mount(disk.path)
             try:
-                begun = self._run(disk, arena, outcome, scenario, faults)
+                begun = self._run(disk, arena, outcome, scenario, faults, dirty)
             finally:
                 self._unmount()
         finally:
             disk.close()
         return _divided(base, log, begun, _WHOLE[self._system])
 
-    def verdicts(self, recording: Recording, outcome: Outcome, scenario: Scenario, cuts: Iterable[Cut]) -> Iterator[str]:
+    def verdicts(
+        self, recording: Recording, outcome: Outcome, scenario: Scenario, cuts: Iterable[Cut]
+    ) -> Iterator[str]:
         """What is wrong after each cut."""
         durable, state = recording.base, os.path.join(self._directory, "state")
         applied = 0
@@ -118,17 +123,19 @@ class Bench:
             for what in self._judged(state, recording.begun, outcome, scenario, cut):
                 yield f"{self._system}, {scenario.name}, {cut.label}: {what}"
 
-    def _run(self, disk: Disk, arena: Arena, outcome: Outcome, scenario: Scenario, faults: tuple[Fault, ...]) -> Start:
+    def _run(
+        self, disk: Disk, arena: Arena, outcome: Outcome, scenario: Scenario, faults: tuple[Fault, ...], dirty: bool
+    ) -> Start:
         """Faults that kill the process are followed by a recovery, which then acknowledges what it found."""
         arena.furnish(self.place)
         os.sync()
         prepare(self.place, scenario)
-        if scenario.manner == "merge":
+        if scenario.manner == "merge" and not dirty:
             os.sync()  # the edit by a person; whatever Holdfast itself did must be durable without this
         begun = start_at(self.place)
         disk.mark("begin")
-
-        if interrupted(use(self.place, FaultyCalls(), lambda hf: act(scenario, hf), *faults)):
+        noted = At("prepared", lambda: disk.mark("prepared"))
+        if interrupted(use(self.place, FaultyCalls(), lambda hf: act(scenario, hf), noted, *faults)):
             disk.mark("acknowledged")
         else:
             recover(self.place)
@@ -173,7 +180,9 @@ def cuts_of(recording: Recording, samples: int, seed: int = 1) -> Iterator[Cut]:
             torn = chosen and sample % 2
             if torn:
                 chosen[-1] = _torn(chosen[-1], recording.sector, chance)
-            label = f"flush {number}, {len(chosen)} of {len(pending)} writes after it{', torn' if torn else ''} #{sample}"
+            label = (
+                f"flush {number}, {len(chosen)} of {len(pending)} writes after it{', torn' if torn else ''} #{sample}"
+            )
             yield Cut(number, tuple(chosen), label, new)
 
 
@@ -188,15 +197,17 @@ def _divided(base: str, log: str, begun: Start, sector: int) -> Recording:
     first, last = happened.index(Marked("begin")), happened.index(Marked("end"))
     _write_to(base, [event for event in happened[:first] if isinstance(event, Written)])
     intervals: list[list[Written]] = [[]]
-    acknowledged = len(happened)  # never
+    marks: dict[str, int] = {}
     for event in happened[first:last]:
         if isinstance(event, Written):
             intervals[-1].append(event)
         elif isinstance(event, Flushed):
             intervals.append([])
-        elif event.text == "acknowledged":
-            acknowledged = len(intervals) - 1
-    return Recording(base, tuple(map(tuple, intervals)), acknowledged, begun, sector)
+        else:
+            marks[event.text] = len(intervals) - 1
+    never = len(intervals)
+    passed = marks.get("prepared", never), marks.get("acknowledged", never)
+    return Recording(base, tuple(map(tuple, intervals)), *passed, begun, sector)
 
 
 def _write_to(path: str, writes: Iterable[Event]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import holdfast
-from crash.driver import Arena, Outcome, discard, interrupted, judge, judge_life_goes_on, kill_in, start, use
+from crash.driver import Arena, Outcome, Place, discard, interrupted, judge, judge_life_goes_on, kill_in, start, use
 from crash.scenarios import BY_NAME, SCENARIOS, Scenario, act
 from crash.walker import walk
 from holdfast import Holdfast
@@ -90,10 +90,10 @@ def test_killed_at_every_named_point(name: str, arena: Arena, kill_points: Count
 
 @pytest.mark.crash_full
 @pytest.mark.parametrize("name", NAMES)
-def test_killed_at_every_call(name: str, disk_arena: Arena, kill_points: Counted) -> None:
-    """Killed before any call at all, and after any call, reading ones included, on a real disk: old tree or new."""
+def test_killed_at_every_call(name: str, arena: Arena, kill_points: Counted) -> None:
+    """Killed before any call at all, reading ones included, and after each that changes the disk: old tree or new."""
     scenario = BY_NAME[name]
-    begun = start(disk_arena, scenario)
+    begun = start(arena, scenario)
     calls = FaultyCalls(counted=ALL)
     with begun.place.open(calls) as hf:
         calls.arm()
@@ -106,7 +106,16 @@ def test_killed_at_every_call(name: str, disk_arena: Arena, kill_points: Counted
         for when in ("before", "after")
         if when == "before" or calls.trace[n - 1] in CHANGES
     ]
-    assert list(verdicts(disk_arena, scenario, kills, ALL)) == []
+    assert list(verdicts(arena, scenario, kills, ALL)) == []
+    kill_points(len(kills))
+
+
+@pytest.mark.crash_full
+@pytest.mark.parametrize("name", ["few", "many"])
+def test_killed_on_a_disk(name: str, disk_arena: Arena, kill_points: Counted) -> None:
+    """The same before each change of the disk, where it is a disk and not memory."""
+    kills = bounded_points(disk_arena.outcome(BY_NAME[name]))
+    assert list(verdicts(disk_arena, BY_NAME[name], kills)) == []
     kill_points(len(kills))
 
 
@@ -118,9 +127,8 @@ def test_killed_while_a_workspace_is_made(arena: Arena, kill_points: Counted) ->
     while not done:
         number += 1
         place = arena.bare()
-        calls = FaultyCalls(Kill(number), counted=CHANGES)
         place.enter()
-        done = interrupted(lambda place=place, calls=calls: holdfast.init(place.workspace, calls))
+        done = interrupted(_init(place, FaultyCalls(Kill(number), counted=CHANGES)))
         holdfast.init(place.workspace)
         with place.open() as hf:
             with hf.transaction("first") as tx:
@@ -128,6 +136,13 @@ def test_killed_while_a_workspace_is_made(arena: Arena, kill_points: Counted) ->
             assert hf.audit().ok, f"killed at call {number}"
         discard(place)
     kill_points(number)
+
+
+def _init(place: Place, calls: FaultyCalls) -> Callable[[], None]:
+    def work() -> None:
+        holdfast.init(place.workspace, calls)
+
+    return work
 
 
 def changes(hf: Holdfast) -> None:

@@ -68,7 +68,8 @@ def differences(found: Tree, wanted: Tree) -> str:
 def _short(thing: Thing | None) -> str:
     if thing is None:
         return "nothing"
-    return f"{thing.kind} {thing.mode:o} {thing.content[:20]!r} {thing.uid}:{thing.gid} {len(thing.xattrs)}x {thing.mtime_ns}"
+    owner, attributes = f"{thing.uid}:{thing.gid}", f"{len(thing.xattrs)} attributes"
+    return f"{thing.kind} {thing.mode:o} {owner} {thing.content[:20]!r} {attributes} {thing.mtime_ns}"
 
 
 def _thing(path: bytes) -> Thing:

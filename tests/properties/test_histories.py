@@ -371,7 +371,7 @@ _settings = settings(
     print_blob=True,
 )
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(_settings, max_examples=100, stateful_step_count=30)
+TestHistories.settings = settings(_settings, max_examples=80, stateful_step_count=30)
 
 
 @pytest.mark.crash_full

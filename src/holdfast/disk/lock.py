@@ -26,35 +26,43 @@ class Lock:
         self._path = path
         self._wait = wait
         self._calls = calls
+        self._directory = -1
         self._fd = -1
 
     def __enter__(self) -> Lock:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            self._fd = self._calls.open(self._path, flags, 0o600)
+            # The directory is what is locked: a lock file is deleted by people who think that it is stale.
+            folder = os.path.dirname(self._path) or "."
+            self._directory = self._calls.open(folder, os.O_RDONLY | os.O_DIRECTORY | flags)
+            self._fd = self._calls.open(self._path, os.O_RDWR | os.O_CREAT | flags, 0o600)
         except OSError as error:
+            self._close()
             raise Blocked(f"the workspace cannot be locked: {error.strerror}", hint="Nothing was changed.") from error
         try:
             self._acquire()
             self._calls.pwrite(self._fd, _holder().ljust(120).encode("ascii") + b"\n", 0)
         except BaseException:
-            self._calls.close(self._fd)
-            self._fd = -1
+            self._close()
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._fd >= 0:
-            self._calls.close(self._fd)
-            self._fd = -1
+        self._close()
+
+    def _close(self) -> None:
+        for fd in (self._fd, self._directory):
+            if fd >= 0:
+                self._calls.close(fd)
+        self._fd = self._directory = -1
 
     def _acquire(self) -> None:
         deadline = time.monotonic() + self._wait
         while True:
             try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
                 if time.monotonic() >= deadline:

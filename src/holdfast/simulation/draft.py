@@ -165,9 +165,9 @@ class Draft:
         return seen
 
     def _replaces_a_link(self, path: str) -> bool:
-        """Is the link on the way one that the plan itself puts a directory in place of?"""
-        there = ((self._future.get(above), self._seen.get(above)) for above in ancestors_of(path))
-        return any(node is not None and seen is not None and seen.image.kind == "symlink" for node, seen in there)
+        """Is the link on the way one that the plan itself removes, or puts a directory in place of?"""
+        planned = (self._seen.get(above) for above in ancestors_of(path) if above in self._future)
+        return any(seen is not None and seen.image.kind == "symlink" for seen in planned)
 
     def _require_plain_ancestors(self, path: str) -> None:
         """F2, for what the plan itself made; the kernel refuses what is on disk."""

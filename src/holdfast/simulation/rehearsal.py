@@ -14,6 +14,7 @@ from typing import NamedTuple, assert_never
 
 from blake3 import blake3
 
+from holdfast.disk.calls import CALLS
 from holdfast.errors import Blocked, InvalidPath
 from holdfast.model.changeset import ChangeSet
 from holdfast.model.image import Image, Seen
@@ -35,6 +36,7 @@ from holdfast.model.plan import (
     step_id,
 )
 from holdfast.simulation.draft import NEW_DIRECTORY_MODE, Draft, Node
+from holdfast.workspace.holes import pieces
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import Bytes, CopyOf, Source
 
@@ -42,7 +44,6 @@ NEW_FILE_MODE = 0o644
 _PERMISSIONS = 0o777
 _SET_ID = 0o6000
 _CAPABILITY = "security.capability"
-_CHUNK = 1 << 20
 _PROGRESS_EVERY = 256
 
 
@@ -260,11 +261,12 @@ def _file_content(content: FromFile) -> tuple[str, int, Source]:
     except OSError as error:
         raise Blocked(f"the content file {printable(content.origin)} cannot be read: {error.strerror}") from error
     try:
-        # Somebody may have put something endless in its place: one chunk too many is enough to know.
-        while size <= content.size and (chunk := os.read(fd, _CHUNK)):
+        for chunk in pieces(CALLS, fd):
             ours.update(chunk)
             named.update(chunk)
             size += len(chunk)
+            if size > content.size:
+                break  # it grew, or somebody put something endless in its place
     finally:
         os.close(fd)
     if named.hexdigest() != content.sha256:

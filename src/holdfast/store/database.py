@@ -54,6 +54,8 @@ def _in_our_words() -> Iterator[None]:
     """SQLite's errors as ours: what cannot be used now, and what is broken."""
     try:
         yield
+    except (sqlite3.ProgrammingError, sqlite3.InterfaceError):
+        raise  # our mistake, not the file's
     except sqlite3.OperationalError as error:
         raise Blocked(f".holdfast/holdfast.db cannot be used: {error}") from error
     except sqlite3.DatabaseError as error:

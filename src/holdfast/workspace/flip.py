@@ -80,11 +80,11 @@ class Flipper:
         found = self.found(op)
         if op.action == "mode":
             return _standing_of_mode(found, op)
+        if is_same(found, op.pre):
+            return "before"  # the old object is never the new one, so this settles it
         held = self.held(op)
         if is_same(found, op.post) and is_same(held, op.pre):
             return "after"
-        if is_same(found, op.pre):
-            return "before"
         return "untouched" if self._never_happened(op, held) else "foreign"
 
     def _never_happened(self, op: Op, held: os.stat_result | None) -> bool:

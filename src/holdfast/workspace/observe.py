@@ -18,10 +18,10 @@ from holdfast.disk.calls import Calls
 from holdfast.errors import Blocked, Conflict
 from holdfast.model.image import Image, Kind, Seen, Stamp, Xattrs
 from holdfast.model.path import printable
+from holdfast.workspace.holes import CHUNK, pieces
 
 # Kernels without fine-grained time stamps tick every 1 to 10 ms; two ticks are safe.
 RACY_NS = 20_000_000
-_CHUNK = 1 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Labels the host's security system keeps by itself.
 _FOREIGN_XATTRS = ("security.selinux", "system.nfs4")
@@ -40,13 +40,18 @@ def look(calls: Calls, directory: int, name: str) -> os.stat_result | None:
         raise
 
 
-def observe(calls: Calls, directory: int, name: str) -> Seen | None:
-    """Image and stamp of a path, or None when nothing is there."""
+def observe(calls: Calls, directory: int, name: str, *, wait: bool = True) -> Seen | None:
+    """Image and stamp of a path, or None when nothing is there.
+
+    Without `wait`, a file written a moment ago is read at once: its content is true now,
+    but a write in the same tick of the clock would leave the stamp as it is (O2).
+    """
     for _ in range(5):
         found = look(calls, directory, name)
         if found is None:
             return None
-        _wait_until_settled(found)
+        if wait:
+            _wait_until_settled(found)
         try:
             image = _image(calls, directory, name, found)
         except FileNotFoundError:
@@ -110,19 +115,20 @@ def read_xattrs(calls: Calls, target: int | str) -> Xattrs:
     return tuple((name, calls.getxattr(target, name).hex()) for name in kept)
 
 
-def content_digest(calls: Calls, fd: int) -> str:
-    """BLAKE3 of everything that can be read from here on."""
-    first = calls.read(fd, _CHUNK)
-    if len(first) < _CHUNK:
-        rest = calls.read(fd, _CHUNK) if first else b""
-        if not rest:
-            return blake3(first).hexdigest()
-        hasher = blake3(first)
-        hasher.update(rest)
-    else:
-        hasher = blake3(first)
-    while chunk := calls.read(fd, _CHUNK):
-        hasher.update(chunk)
+def content_digest(calls: Calls, fd: int, size: int = -1) -> str:
+    """BLAKE3 of a file that was opened just now.
+
+    A caller that says the size, and looks afterwards whether it still holds, saves a read, and a large buffer.
+    """
+    first = calls.read(fd, min(size + 1, CHUNK) if size >= 0 else CHUNK)
+    if len(first) == size:
+        return blake3(first).hexdigest()
+    if len(first) < CHUNK and not (first and calls.pread(fd, 1, len(first))):
+        return blake3(first).hexdigest()
+    calls.lseek(fd, 0, os.SEEK_SET)
+    hasher = blake3()
+    for piece in pieces(calls, fd):
+        hasher.update(piece)
     return hasher.hexdigest()
 
 
@@ -142,7 +148,8 @@ def _image(calls: Calls, directory: int, name: str, found: os.stat_result) -> Im
         if kind_of(calls.fstat(fd)) != "file":
             raise FileNotFoundError(2, "replaced while it was opened", name)
         xattrs = read_xattrs(calls, fd)
-        return Image("file", mode, uid, gid, found.st_size, content_digest(calls, fd), xattrs=xattrs)
+        digest = content_digest(calls, fd, found.st_size)
+        return Image("file", mode, uid, gid, found.st_size, digest, xattrs=xattrs)
     finally:
         calls.close(fd)
 

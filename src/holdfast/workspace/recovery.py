@@ -102,18 +102,16 @@ def read_whole(calls: Calls, fd: int) -> bytes:
     if size > _LOG_LIMIT:
         raise Tampering("the journal is larger than any journal of ours")
     pieces = []
-    while piece := calls.read(fd, 1 << 22):
+    while piece := calls.read(fd, size + 1):  # in one piece, unless somebody makes it longer meanwhile
         pieces.append(piece)
     return b"".join(pieces)
 
 
 def _finish(site: Site, head: Head) -> Unsettled | None:
-    if look(site.calls, site.journal(), head.txn) is None:
-        if head.state == "PREPARED":
-            raise Tampering(f"the journal of {head.txn} was removed while it was open", hint=_HINT)
-        return None
     if head.state == "PREPARED":
         return _take_back(site, head)
+    if look(site.calls, site.journal(), head.txn) is None:
+        return None
     try:
         log = _trusted_log(site, head)
     except Tampering:
@@ -148,6 +146,8 @@ def _take_back(site: Site, head: Head) -> Unsettled:
 
 
 def _trusted_log(site: Site, head: Head) -> Log:
+    if look(site.calls, site.journal(), head.txn) is None:
+        raise Tampering(f"the journal of {head.txn} was removed while it was open", hint=_HINT)
     log = read_log(site.calls, site.state.directory(f"{JOURNAL}/{head.txn}"))
     if log.root != head.root:
         raise Tampering(f"the journal of {head.txn} is not the one that was prepared", hint=_HINT)

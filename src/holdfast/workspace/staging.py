@@ -25,11 +25,11 @@ from holdfast.model.changeset import Change, ChangeSet
 from holdfast.model.image import Image, Seen
 from holdfast.model.path import printable
 from holdfast.store.journal import Op, Parent
+from holdfast.workspace.holes import ZEROS, pieces
 from holdfast.workspace.observe import read_xattrs, stamp_of
 from holdfast.workspace.site import Site
 
 FEW = 8
-_CHUNK = 1 << 20
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -213,17 +213,19 @@ class Stage:
         reading = source.open()
         hasher, size = blake3(), 0
         try:
-            while size <= image.size and (chunk := self._calls.read(reading, _CHUNK)):
+            for chunk in pieces(self._calls, reading):
                 size += len(chunk)
+                if size > image.size:
+                    break  # it grew; the digest will say so
                 hasher.update(chunk)
-                if chunk.count(0) == len(chunk):
+                if chunk is ZEROS or chunk.count(0) == len(chunk):
                     self._calls.lseek(fd, len(chunk), os.SEEK_CUR)  # keep the hole
                 else:
                     write_all(self._calls, fd, chunk)
             self._calls.truncate(fd, self._calls.lseek(fd, 0, os.SEEK_CUR))
         finally:
             self._calls.close(reading)
-        if hasher.hexdigest() != image.digest:
+        if size != image.size or hasher.hexdigest() != image.digest:
             raise Conflict(f"the source of {printable(path)} changed after it was simulated")
 
     def _parents(self, change_set: ChangeSet) -> tuple[Parent, ...]:

@@ -33,7 +33,7 @@ from holdfast.store.contents import TEXT_LIMIT, is_text, read_contents
 from holdfast.store.journal import Op
 from holdfast.workspace.flip import DISPLACED, Flipper
 from holdfast.workspace.merge import merged_lines
-from holdfast.workspace.observe import content_digest, is_same, look, observe, stamp_of
+from holdfast.workspace.observe import RACY_NS, content_digest, is_same, look, observe, stamp_of
 from holdfast.workspace.recovery import read_log
 from holdfast.workspace.site import KEPT, Site
 from holdfast.workspace.staging import Bytes, CopyOf, Held, Source
@@ -77,10 +77,10 @@ def _stands(site: Site, flipper: Flipper, op: Op, settled_ns: int) -> bool:
     found = flipper.found(op)
     if not is_same(found, op.post):
         return False
-    if found is None or op.post is None or found.st_ctime_ns <= settled_ns:
+    if found is None or op.post is None or found.st_ctime_ns <= settled_ns - RACY_NS:
         return True
-    # Something was written since, if only its times: the content decides.
-    seen = observe(site.calls, site.workspace.directory(parent_of(op.path)), op.path.rpartition("/")[2])
+    # Something may have been written since, if only its times: the content decides.
+    seen = observe(site.calls, site.workspace.directory(parent_of(op.path)), op.path.rpartition("/")[2], wait=False)
     return seen is not None and seen.image == op.post.image
 
 
@@ -160,11 +160,12 @@ class _Planner:
             and self._is_settled(found, expected)
         ):
             return Seen(expected.image, _stamp_like(expected, found))
-        return observe(self._calls, directory, name)
+        # In the tick of the clock in which we finished, only the content can tell who wrote last.
+        return observe(self._calls, directory, name, wait=found is None or found.st_ctime_ns > self._settled_ns)
 
     def _is_settled(self, found: os.stat_result, expected: Seen) -> bool:
         """Nothing was written to it since, not even its times; directories change with what is in them."""
-        return found.st_ctime_ns <= self._settled_ns or expected.image.kind == "directory"
+        return found.st_ctime_ns <= self._settled_ns - RACY_NS or expected.image.kind == "directory"
 
     def _turn_back(self, turn: Turn, moving: dict[tuple[int, Image], str]) -> None:
         current = self._seen.get(turn.path)

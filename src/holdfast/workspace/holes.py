@@ -1,0 +1,58 @@
+"""Read a file piece by piece, and its holes not at all.
+
+A hole reads as zeros, at a tenth of the speed at which zeros can be hashed:
+without this, a sparse file of 100 GiB costs minutes before anything happens to it.
+
+Invariant E1: the pieces joined are the bytes of the file, as long as nobody writes to it.
+Whoever needs proof compares stamps or digests afterwards, as with any other read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+
+from holdfast.disk.calls import Calls
+
+CHUNK = 1 << 20
+# A piece that is this very object is a hole.
+ZEROS = bytes(CHUNK)
+
+
+def pieces(calls: Calls, fd: int) -> Iterator[bytes]:
+    """The whole file from its start; no piece is longer than CHUNK."""
+    found = calls.fstat(fd)
+    if found.st_blocks * 512 >= found.st_size:
+        while chunk := calls.read(fd, CHUNK):
+            yield chunk
+        return
+    at = 0
+    while at < found.st_size:
+        start = _next_data(calls, fd, at, found.st_size)
+        for length in _lengths(start - at):
+            yield ZEROS if length == CHUNK else ZEROS[:length]
+        at = start
+        end = calls.lseek(fd, at, os.SEEK_HOLE) if at < found.st_size else at
+        calls.lseek(fd, at, os.SEEK_SET)
+        while at < end:
+            chunk = calls.read(fd, min(CHUNK, end - at))
+            if not chunk:
+                return  # somebody cut it off
+            yield chunk
+            at += len(chunk)
+
+
+def _next_data(calls: Calls, fd: int, at: int, size: int) -> int:
+    try:
+        return calls.lseek(fd, at, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return size  # nothing but a hole from here to the end
+
+
+def _lengths(total: int) -> Iterator[int]:
+    while total > 0:
+        yield min(CHUNK, total)
+        total -= CHUNK

@@ -1,0 +1,176 @@
+"""The tables: a projection of the ledger that can be lost, damaged and rebuilt."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from guarded import Ground, guard, put
+from holdfast.errors import Blocked, HoldfastError, Tampering, UnknownId
+from holdfast.store.database import Records, Row
+
+
+def _row(id: str, at_ns: int, *, live: bool = True) -> Row:
+    return Row(id, "p-x", "digest", f"intent of {id}", "COMPLETED", at_ns, 1, live, True, {"root": "r"})
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    return Records(str(tmp_path))
+
+
+def test_rows_come_newest_first_even_when_the_clock_was_set_back(records: Records) -> None:
+    """The order is the ledger's; a clock that jumps must not turn an undo around."""
+    for seq, (id, at) in enumerate([("e-one", 300), ("e-two", 100), ("e-three", 200)], 1):
+        records.save_execution(_row(id, at), None, seq, off=[], on=[])
+    assert [row.id for row in records.executions()] == ["e-three", "e-two", "e-one"]
+    assert [row.id for row in records.live_with_plan("digest")] == ["e-three", "e-two", "e-one"]
+
+
+def test_an_execution_switches_others_off_and_on(records: Records) -> None:
+    """What an undo undoes is no longer live; what it revives is."""
+    records.save_execution(_row("e-one", 1), None, 1, off=[], on=[])
+    records.save_execution(_row("e-two", 2), None, 2, off=["e-one"], on=[])
+    assert {row.id: row.live for row in records.executions()} == {"e-one": False, "e-two": True}
+    records.save_execution(_row("e-three", 3), None, 3, off=["e-two"], on=["e-one"])
+    assert {row.id: row.live for row in records.executions()} == {"e-one": True, "e-two": False, "e-three": True}
+    assert records.projected == 3
+
+
+def test_the_mark_moves_one_by_one(records: Records) -> None:
+    """How far the ledger is projected never goes back and never skips: a gap stays to be filled."""
+    for seq in (1, 2, 3):
+        records.mark_projected(seq)
+    records.save_execution(_row("e-one", 1), None, 2, off=[], on=[])
+    records.mark_projected(1)
+    assert records.projected == 3
+    records.save_execution(_row("e-two", 2), None, 5, off=[], on=[])
+    assert records.projected == 3
+
+
+@pytest.mark.parametrize(
+    ("prefix", "found"),
+    [
+        ("e-abc", None),
+        ("e-abcd", "e-abcdefgh"),
+        ("e-abcx", "e-abcxyzzz"),
+        ("e-abcdefgh", "e-abcdefgh"),
+        ("p-", "p-12345678"),
+    ],
+)
+def test_a_unique_prefix_is_enough(records: Records, prefix: str, found: str | None) -> None:
+    """An id may be shortened as long as it is unique; otherwise the choices are named."""
+    for seq, id in enumerate(["e-abcdefgh", "e-abcxyzzz"], 1):
+        records.save_execution(_row(id, seq), None, seq, off=[], on=[])
+    records.save_plan("p-12345678", "d", 1, b"{}")
+    if found is not None:
+        assert records.resolve(prefix) == found
+    else:
+        with pytest.raises(UnknownId, match=r"e-abcdefgh.*e-abcxyzzz"):
+            records.resolve(prefix)
+
+
+@pytest.mark.parametrize("prefix", ["", "%", "e-%", "_", "'; DROP TABLE executions; --", "\udc80", "e-nothere"])
+def test_no_prefix_is_a_pattern(records: Records, prefix: str) -> None:
+    """Wildcards, quotes and odd characters match nothing."""
+    records.save_execution(_row("e-abcdefgh", 1), None, 1, off=[], on=[])
+    with pytest.raises(UnknownId):
+        records.resolve(prefix)
+
+
+@pytest.mark.parametrize("search", ["%", "_", "\\", "'", "\udc80", "100%", "intent%"])
+def test_a_search_is_text_and_no_pattern(records: Records, search: str) -> None:
+    """Searching for a wildcard finds that very character."""
+    records.save_execution(_row("e-one", 1), None, 1, off=[], on=[])
+    assert records.executions(search=search) == []
+    assert len(records.executions(search="intent of")) == 1
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    """Tables written by a newer Holdfast are not guessed at."""
+    Records(str(tmp_path)).close()
+    with sqlite3.connect(tmp_path / "holdfast.db") as db:
+        db.execute("PRAGMA user_version=99")
+    db.close()
+    with pytest.raises(Tampering):
+        Records(str(tmp_path))
+
+
+def test_damage_anywhere_speaks_our_language(tmp_path: Path) -> None:
+    """Whichever page of the file is damaged, what comes out is ours: rows, or an error with a way out."""
+    records = Records(str(tmp_path))
+    for seq in range(1, 60):
+        records.save_execution(_row(f"e-{seq:06}", seq), b"{}", seq, off=[], on=[])
+    expected = records.executions()
+    records.close()
+    data = (tmp_path / "holdfast.db").read_bytes()
+    for start in range(0, len(data), 512):
+        (tmp_path / "holdfast.db").write_bytes(data[:start] + os.urandom(64) + data[start + 64 :])
+        try:
+            records = Records(str(tmp_path))
+            found = records.executions()
+            records.close()
+        except HoldfastError:
+            continue
+        except ValueError:
+            pytest.fail(f"damage at byte {start} was read as a row")
+        assert len(found) <= len(expected)
+
+
+def test_a_database_that_is_busy_is_blocked_not_damaged(tmp_path: Path) -> None:
+    """A table that went missing is trouble to name, without a traceback."""
+    records = Records(str(tmp_path))
+    with sqlite3.connect(tmp_path / "holdfast.db") as db:
+        db.execute("DROP TABLE executions")
+    db.close()
+    with pytest.raises((Blocked, Tampering)):
+        records.executions()
+
+
+def _facts(ground: Ground) -> list[tuple[object, ...]]:
+    return [(row.id, row.status, row.live, row.at_ns, row.changes, row.summary) for row in ground.hf.log(limit=-1)]
+
+
+def test_everything_but_details_comes_back_from_the_ledger(tmp_path: Path) -> None:
+    """With the database deleted, the next verb rebuilds rows, order and what is live, through undo and redo."""
+    ground = guard(tmp_path / "workspace", {"a": b"old", "b": b"old"})
+    one = ground.apply(put("a", b"1"))
+    two = ground.apply(put("b", b"2"))
+    back = ground.hf.undo(one.id)
+    ground.hf.undo(back.id)
+    ground.hf.undo(two.id)
+    rows = _facts(ground)
+    ground.hf.close()
+    for path in ground.state.glob("holdfast.db*"):
+        path.unlink()
+    ground = Ground(ground.path)
+    assert ground.hf.log() == []
+    assert ground.hf.needs_recovery()
+    ground.hf.recover()
+    assert _facts(ground) == rows
+    assert not ground.hf.needs_recovery()
+    ground.hf.undo(one.id)
+    assert (ground / "a").read_bytes() == b"old"
+
+
+def test_a_database_from_an_earlier_time_catches_up(tmp_path: Path) -> None:
+    """An older copy of the tables, as a power cut may leave, is brought up to date by the next verb."""
+    ground = guard(tmp_path / "workspace", {"a": b"old"})
+    one = ground.apply(put("a", b"1"))
+    ground.hf.close()
+    copy = (ground.state / "holdfast.db").read_bytes()
+    ground = Ground(ground.path)
+    ground.hf.undo(one.id)
+    ground.apply(put("a", b"2"))
+    rows = _facts(ground)
+    ground.hf.close()
+    for path in ground.state.glob("holdfast.db*"):
+        path.unlink()
+    (ground.state / "holdfast.db").write_bytes(copy)
+    ground = Ground(ground.path)
+    ground.hf.recover()
+    assert _facts(ground) == rows
+    assert [row.live for row in ground.hf.log()] == [True, True, False]

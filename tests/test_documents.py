@@ -1,0 +1,44 @@
+"""The documents say only what is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def test_every_feature_names_a_test_that_exists() -> None:
+    """Each row of docs/features.md names at least one test file, and each named file exists and holds tests."""
+    rows = [line for line in (ROOT / "docs" / "features.md").read_text().splitlines() if re.match(r"\| F\d\d ", line)]
+    assert rows
+    for row in rows:
+        named = re.findall(r"`(tests/[^`]+\.py)`", row)
+        assert named, row
+        for name in named:
+            assert "def test_" in (ROOT / name).read_text() or "TestCase" in (ROOT / name).read_text(), name
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    """Every relative link in a document leads to a file of this repository."""
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", document.read_text()):
+        if "://" not in target:
+            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_every_exit_code_in_the_code_is_documented() -> None:
+    """Each exit status that an exception carries stands in docs/reference/exit-codes.md."""
+    from holdfast import errors
+
+    table = (ROOT / "docs" / "reference" / "exit-codes.md").read_text()
+    statuses = {
+        value.exit_status
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.HoldfastError)
+    }
+    for status in statuses:
+        assert f"| {status} |" in table, status
