@@ -25,6 +25,7 @@ from holdfast.errors import HoldfastError
 from holdfast.testing import CHANGES, Fault, FaultyCalls
 
 _HOMES = ("XDG_STATE_HOME", "XDG_CONFIG_HOME")
+_AHEAD = 2
 
 
 class Place(NamedTuple):
@@ -58,6 +59,7 @@ class Arena:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._count = 0
+        self._ready: dict[str, list[Place]] = {}
         self._model = Place(os.path.join(directory, "model"))
         os.mkdir(self._model.root)
         make_tree(self._model.workspace)
@@ -75,12 +77,18 @@ class Arena:
         return place
 
     def fresh(self, scenario: Scenario) -> Place:
-        """A place where the scenario is about to begin."""
-        self._count += 1
-        place = Place(os.path.join(self._directory, f"p{self._count}"))
-        self.furnish(place)
-        prepare(place, scenario)
-        return place
+        """A place where the scenario is about to begin.
+
+        One more is made than is given out: Holdfast waits until a file that was just written has settled,
+        and the places do that while others are being tried.
+        """
+        ready = self._ready.setdefault(scenario.name, [])
+        while len(ready) < _AHEAD:
+            self._count += 1
+            ready.append(Place(os.path.join(self._directory, f"p{self._count}")))
+            self.furnish(ready[-1])
+            prepare(ready[-1], scenario)
+        return ready.pop(0)
 
     def furnish(self, place: Place) -> None:
         """Make a place, here or elsewhere."""

@@ -60,6 +60,16 @@ def test_an_error_at_every_change_of_the_disk(name: str, arena: Arena, errors_in
 
 
 @pytest.mark.crash
+def test_an_error_at_every_call(arena: Arena, errors_injected: Counted) -> None:
+    """An error at any call at all, reading and closing ones included, leaves nothing behind that is in the way."""
+    outcome, trace = traced(arena, BY_NAME["one"])
+    kinds = cycle(ERRORS)
+    faults = [Fail(number, next(kinds)) for number in range(1, len(trace) + 1)]
+    assert list(verdicts(arena, BY_NAME["one"], outcome, faults)) == []
+    errors_injected(len(faults))
+
+
+@pytest.mark.crash
 def test_a_disk_that_goes_bad_and_stays_bad(arena: Arena, errors_injected: Counted) -> None:
     """When from some call on everything fails, the old tree is back as soon as the disk is, or the new one stays."""
     outcome, trace = traced(arena, BY_NAME["folders"])

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from attacks.conftest import public as public
-from guarded import USER, Ground, as_user, contents, guard, put
+from guarded import USER, Ground, as_user, contents, fill, guard, put
 from holdfast.disk.confined import Root
 from holdfast.errors import VerificationFailed
 from holdfast.model.plan import Chmod, Create, Delete, Step
+from holdfast.store.journal import Op
+from holdfast.workspace.flip import Flipper
+from holdfast.workspace.observe import observe
 
 _MARK = "user.holdfast.test"
 
@@ -72,8 +75,8 @@ def test_a_directory_replaced_between_two_verbs(tmp_path: Path) -> None:
     ground.hf.simulate(ground.plan(put("d/x", b"never")))
     os.rename(ground / "d", ground / "aside")
     (ground / "d").mkdir()
-    ground.apply(put("d/z", b"2"))
-    assert contents(ground.tree()) == {"aside/x": b"first", "aside/y": b"1", "d/z": b"2"}
+    ground.apply(put("d/x", b"2"))
+    assert contents(ground.tree()) == {"aside/x": b"first", "aside/y": b"1", "d/x": b"2"}
 
 
 def test_a_directory_that_becomes_a_file_and_a_directory_again(tmp_path: Path) -> None:
@@ -103,6 +106,19 @@ def test_a_descriptor_does_not_outlive_the_name_it_was_opened_by(tmp_path: Path)
         for path in ("d/e", "d"):
             assert os.fstat(root.directory(path)).st_ino == (tmp_path / path).stat().st_ino
         assert root.directory("dd") == neighbour
+
+
+def test_a_flip_forgets_the_directory_it_moved(tmp_path: Path) -> None:
+    """A flip took a directory away and somebody made it anew: what is in it is not looked for in the slot."""
+    ground = guard(tmp_path / "workspace", {"d/": b""})
+    site, txn = ground.hf.site, "t-test"
+    (ground.state / "journal" / txn).mkdir()
+    site.workspace.directory("d")
+    flipper = Flipper(site, txn)
+    flipper.forward(Op("flip", "d", f"{txn}/1", observe(site.calls, site.workspace.fd, "d"), None))
+    fill(ground.path, {"d/x": b"theirs"})
+    found = flipper.found(Op("flip", "d/x", f"{txn}/2", None, None))
+    assert found is not None and found.st_ino == (ground / "d/x").stat().st_ino
 
 
 # ── new ones ──

@@ -37,7 +37,7 @@ def test_temporary_files_inside_the_workspace(tmp_path: Path) -> None:
         _temporary_files_go_to(ground / "tmp")
         _apply(Ground(ground.path), 'test "$(ls -A tmp)" = mine && test "$(cat a d/x)" = 1x && test ! -e .holdfast')
 
-    assert in_child(act, seconds=20) == 0
+    assert in_child(act) == 0
     assert contents(ground.tree()) == {"a": b"1", "tmp/mine": b"kept", "d/x": b"x"}
     assert os.listdir(ground / "tmp") == ["mine"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import random
 import sqlite3
 from pathlib import Path
 
@@ -107,16 +107,15 @@ def test_damage_anywhere_speaks_our_language(tmp_path: Path) -> None:
     expected = records.executions()
     records.close()
     data = (tmp_path / "holdfast.db").read_bytes()
-    for start in range(0, len(data), 512):
-        (tmp_path / "holdfast.db").write_bytes(data[:start] + os.urandom(64) + data[start + 64 :])
+    for start in range(0, len(data), 256):
+        noise = random.Random(start).randbytes(64)
+        (tmp_path / "holdfast.db").write_bytes(data[:start] + noise + data[start + 64 :])
         try:
             records = Records(str(tmp_path))
             found = records.executions()
             records.close()
         except HoldfastError:
             continue
-        except ValueError:
-            pytest.fail(f"damage at byte {start} was read as a row")
         assert len(found) <= len(expected)
 
 

@@ -53,10 +53,14 @@ class Lock:
         self._close()
 
     def _close(self) -> None:
-        for fd in (self._fd, self._directory):
+        directory, fd, self._directory, self._fd = self._directory, self._fd, -1, -1
+        try:
+            if directory >= 0:
+                self._calls.close(directory)
+        finally:
+            # Both, whatever the first one says: a descriptor left open would keep the lock as long as we live.
             if fd >= 0:
                 self._calls.close(fd)
-        self._fd = self._directory = -1
 
     def _acquire(self) -> None:
         deadline = time.monotonic() + self._wait

@@ -18,7 +18,7 @@ from holdfast.checks.health import check_health
 from holdfast.checks.verify import verify
 from holdfast.disk.lock import Lock
 from holdfast.engine.results import step_results
-from holdfast.errors import Conflict, HoldfastError, VerificationFailed
+from holdfast.errors import Blocked, Conflict, HoldfastError, VerificationFailed
 from holdfast.execution.carry_out import CarryOut
 from holdfast.model.canonical import Json
 from holdfast.model.changeset import ChangeSet, images_digest
@@ -185,6 +185,7 @@ class Pipeline:
         work = CarryOut(transaction, execution)
         work.run(job.change_set, job.seen, job.sources, lambda: self._health(job, execution.after_digest))
         done = replace(work.execution, steps=step_results(job.steps, transaction, work.execution))
+        self._failure = work.failure
         if transaction.state == "COMMITTED":
             self._keep_texts(execution.id, job)
             self._close(job, done, transaction.root, len(transaction.ops), "COMMITTED", approved_by)
@@ -192,7 +193,6 @@ class Pipeline:
             self._close(job, done, transaction.root, len(transaction.ops), "ABORTED", approved_by)
         elif transaction.state == "OPEN":
             self._close(job, done, "", 0, "ABORTED", approved_by)
-        self._failure = work.failure
         return done
 
     def raise_failure(self) -> None:
@@ -249,10 +249,10 @@ class Pipeline:
         try:
             settle(self.site, self.ledger, self.records, closing)
         except (OSError, HoldfastError) as error:
-            kind = type(error) if isinstance(error, HoldfastError) else HoldfastError
-            said = (
-                f"{'the change was applied' if committed else 'nothing was changed'}, but it is not recorded: {error}"
-            )
+            kind = type(error) if isinstance(error, HoldfastError) else HoldfastError if committed else Blocked
+            reason = "" if committed else f"{execution.errors[0]}; " if execution.errors else ""
+            what = "the change was applied" if committed else "nothing was changed"
+            said = f"{reason}{what}, but it is not recorded: {error}"
             raise kind(said, hint=_UNRECORDED if root else "", changed=committed) from error
 
     def _keep_texts(self, txn: str, job: Job) -> None:
@@ -287,7 +287,13 @@ class Pipeline:
             found.left,
             None,
         )
-        settle(self.site, self.ledger, self.records, closing)
+        try:
+            settle(self.site, self.ledger, self.records, closing)
+        except OSError as error:
+            raise Blocked(
+                f"{found.txn} was repaired in the workspace, but that cannot be recorded: {error}",
+                hint="Free some space, or put right what is in the way, and run: holdfast recover",
+            ) from error
         self.recovered = found
 
     def _tree(self) -> str:

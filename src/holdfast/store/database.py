@@ -58,7 +58,7 @@ def _in_our_words() -> Iterator[None]:
         raise  # our mistake, not the file's
     except sqlite3.OperationalError as error:
         raise Blocked(f".holdfast/holdfast.db cannot be used: {error}") from error
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, ValueError) as error:  # ValueError: a column that holds no JSON, no number
         raise Tampering(
             f".holdfast/holdfast.db is damaged: {error}",
             hint="It can be rebuilt: move it away and run 'holdfast recover'. Nothing else was changed.",

@@ -90,15 +90,15 @@ def _remove_folder(site: Site, txn: str) -> tuple[int, bool]:
     calls = site.calls
     directory = site.state.directory(f"{KEPT}/{txn}")
     freed = 0
-    for name in sorted(calls.names(directory), key=lambda name: name == "log"):
-        found = look(calls, directory, name)
-        if found is None:
-            continue
-        if found.st_mode & 0o170000 != 0o040000:
-            freed += found.st_size
-            calls.unlink(name, dir_fd=directory)
-        elif not is_removed(calls, directory, name):
+    found = {name: there for name in calls.names(directory) if (there := look(calls, directory, name)) is not None}
+    directories = [name for name, there in found.items() if there.st_mode & 0o170000 == 0o040000]
+    # Directories first, so that one that must stay is met before anything is lost; the log last.
+    for name in directories:
+        if not is_removed(calls, directory, name):
             return freed, False
+    for name in sorted(found.keys() - set(directories), key=lambda name: name == "log"):
+        freed += found[name].st_size
+        calls.unlink(name, dir_fd=directory)
     site.state.forget()
     calls.rmdir(txn, dir_fd=site.state.directory(KEPT))
     return freed, True
