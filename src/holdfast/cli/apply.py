@@ -54,7 +54,8 @@ def _carry_out(screen: Screen, hf: Holdfast, rehearsal: Rehearsal) -> None:
     tell_receipts(screen, "Checked", verified.receipts)
     with telling_failure(screen, hf):
         execution = hf.execute(rehearsal, approved_by=user(), verified=verified)
-    screen.answer(execution_document(*hf.show(execution.id)))
+    if screen.form != "text":  # the document of a large change is large
+        screen.answer(execution_document(*hf.show(execution.id)))
     health = execution.receipts[len(verified.receipts) :]
     tell_receipts(screen, "Healthy", health)
     screen.say(f"Applied {count(execution.changes, 'change')} in {duration(_without_health(execution))}.")
@@ -99,7 +100,7 @@ def _nothing_to_do(screen: Screen, plan: Plan) -> None:
 
 
 def _previewed(screen: Screen, plan: Plan, rehearsal: Rehearsal) -> None:
-    changes = [change_document(change) for change in rehearsal.change_set.changes]
+    changes = [change_document(change) for change in rehearsal.change_set.changes if screen.form != "text"]
     document = {"intent": plan.intent, "plan_digest": plan.digest, "change_set_digest": rehearsal.change_set.digest}
     screen.answer({"kind": "simulation", "id": plan.id, "status": "REHEARSED", **document, "changes": changes})
     screen.say("Preview only: nothing was changed, and no check was run.")

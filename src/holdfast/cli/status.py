@@ -81,7 +81,7 @@ def _trouble(face: Face, hf: Holdfast) -> list[Trouble]:
 def _busy(hf: Holdfast) -> str:
     """Who holds the lock, if anybody. Looked up, not tried: a try could make somebody else's change fail."""
     try:
-        inode = os.stat(hf.lock_path).st_ino
+        inode = os.stat(os.path.dirname(hf.lock_path)).st_ino
         with open("/proc/locks", encoding="ascii") as table:
             held = any(_is_lock_on(line.split(), inode) for line in table)
         with open(hf.lock_path, encoding="ascii", errors="replace") as lock:
