@@ -130,8 +130,8 @@ class Holdfast:
     def restore(self, at_ns: int, *, approved_by: str = "") -> Execution:
         return self.go_back(self.preview_restore(at_ns), approved_by=approved_by or user())
 
-    def recover(self, *, accept: bool = False) -> Unsettled | None:
-        return self.pipeline.recover(accept=accept)
+    def recover(self, *, accept: bool = False, patience: float = 0.0) -> Unsettled | None:
+        return self.pipeline.recover(accept=accept, patience=patience)
 
     def gc(self, *, keep_days: int = 30) -> Reclaimed:
         from holdfast.engine.history import collect

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import os
+import re
 import resource
 import socket
 import threading
@@ -117,12 +118,13 @@ class TestAWrongAnswer:
         """When answers differ, the sentence does not pretend they were all the same."""
         server = serve(lambda connection, number: connection.sendall(answer(503 if number == 1 else 500)))
         receipt = healthy(HttpCheck(server.url, within_ms=400))
-        assert f"answered 500, the last of {len(server.requests)} attempts in " in receipt.detail
+        told = re.search(r"answered 500, in (\d+) of (\d+) attempts within ", receipt.detail)
+        assert told is not None and 0 < int(told[1]) < int(told[2]), receipt.detail
 
     def test_a_missing_text_fails(self, healthy: Health, serve: Serve) -> None:
         """200 with an error page is not healthy."""
         server = serve(always(answer(200, b"maintenance")))
-        receipt = healthy(HttpCheck(server.url, contains="ready", within_ms=200))
+        receipt = healthy(HttpCheck(server.url, contains="ready", within_ms=600))
         assert not receipt.passed
         assert "answered 200 without the text 'ready'" in receipt.detail
 
@@ -130,7 +132,7 @@ class TestAWrongAnswer:
         """Another server's 200 proves nothing about this one."""
         other = serve(always(answer(200)))
         server = serve(always(answer(302, b"", b"Location: %s/\r\n" % other.url.encode())))
-        receipt = healthy(HttpCheck(server.url, within_ms=200))
+        receipt = healthy(HttpCheck(server.url, within_ms=600))
         assert (receipt.passed, other.requests) == (False, [])
         assert "answered 302" in receipt.detail
 
@@ -175,7 +177,7 @@ class TestABrokenServer:
     )
     def test_garbage_is_a_failed_attempt(self, healthy: Health, serve: Serve, raw: bytes, words: str) -> None:
         """Whatever bytes come back, there is a receipt with a sentence."""
-        receipt = healthy(HttpCheck(serve(always(raw)).url, within_ms=60))
+        receipt = healthy(HttpCheck(serve(always(raw)).url, within_ms=500))
         assert not receipt.passed
         assert f"failed: {words}" in receipt.detail
 
@@ -187,7 +189,7 @@ class TestABrokenServer:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             connection.close()
 
-        receipt = healthy(HttpCheck(serve(reset).url, within_ms=60))
+        receipt = healthy(HttpCheck(serve(reset).url, within_ms=500))
         assert not receipt.passed
         assert "failed: connection reset by peer" in receipt.detail
 

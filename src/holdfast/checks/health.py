@@ -54,11 +54,15 @@ def check_health(
 def _until_healthy(check: HealthCheck, directory: str, said: _Said, tell: Callable[[str], None]) -> Attempt:
     deadline = time.monotonic() + check.within_ms / 1000
     pause = _FIRST_PAUSE_S
+    previous: Attempt | None = None
     tell(said.subject)
     while True:
         attempt = _try_once(check, directory, deadline)
         said.add(attempt)
         left = deadline - time.monotonic()
+        if left <= 0 and not attempt.passed and previous is not None:
+            return previous  # our own deadline cut the last one off; what was answered before says more
+        previous = attempt
         if attempt.passed or attempt.hopeless or left < _LEAST_TIME_S:
             return attempt
         tell(f"{said.subject} {attempt.said}")
@@ -102,13 +106,14 @@ class _Said:
 
     def detail(self, attempt: Attempt, took_ms: int) -> str:
         """One sentence: the last answer, and how often it was asked in which time."""
-        attempts, same = sum(self._counts), self._counts[-1]
+        attempts = sum(self._counts)
+        same = sum(count for line, count in zip(self._lines, self._counts, strict=True) if line == attempt.said)
         if attempt.hopeless:
             how_often = ""
         elif attempt.passed:
             how_often = f" after {duration(took_ms)}" + (f", at attempt {attempts}" if attempts > 1 else "")
         elif same < attempts:
-            how_often = f", the last of {attempts} attempts in {duration(took_ms)}"
+            how_often = f", in {same} of {attempts} attempts within {duration(took_ms)}"
         else:
             how_often = f", {_times(attempts)} in {duration(took_ms)}"
         return f"{self.subject} {attempt.said}{how_often}{attempt.remarks}"

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+_PATIENCE_S = 5.0
+
+
 @contextmanager
 def reading(face: Face) -> Iterator[Holdfast]:
     with open_workspace() as hf:
@@ -86,7 +89,8 @@ def _newest(hf: Holdfast) -> str:
 def _interrupted(hf: Holdfast, newest: str) -> HoldfastError:
     """What the interruption came to, as the disk says it."""
     try:
-        hf.recover()
+        # A check that was just being started holds our lock too, until its program has begun or was killed.
+        hf.recover(patience=_PATIENCE_S)
     except HoldfastError as error:
         return error
     rows = hf.log(limit=1)

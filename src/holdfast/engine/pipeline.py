@@ -109,10 +109,10 @@ class Pipeline:
             self._recover()
             yield
 
-    def recover(self, *, accept: bool = False) -> Unsettled | None:
+    def recover(self, *, accept: bool = False, patience: float = 0.0) -> Unsettled | None:
         """Finish or take back what a crash left; with `accept`, leave other people's changes as they stand."""
         self.recovered = None
-        with Lock(self._lock_path, wait=self._wait, calls=self.site.calls):
+        with Lock(self._lock_path, wait=max(self._wait, patience), calls=self.site.calls):
             if accept:
                 self._settle_unsettled(accept_divergence(self.site))
             self._recover()
