@@ -236,7 +236,7 @@ def _can_unshare() -> bool:
     return finished.succeeded
 
 
-def test_an_embedded_bare_repository_is_not_made_by_accident(tmp_path: Path) -> None:
+def test_a_git_file_or_directory_below_is_not_made(tmp_path: Path) -> None:
     """A `.git` file that redirects git elsewhere is as protected as the directory of that name."""
     ground = guard(tmp_path / "workspace")
     for path in (".git", "sub/.git", "a/b/.GIT"):
