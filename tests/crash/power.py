@@ -54,6 +54,21 @@ def missing(system: FileSystem) -> str:
     return f"cutting the power needs {', '.join(absent)}" if absent else ""
 
 
+class Around(NamedTuple):
+    """What others do meanwhile.
+
+    `dirty`: what a person wrote before the change is not synced.
+    `neighbour`: somebody syncs a file of their own between the flips and barrier 2, which on a journaling
+    file system makes our renames durable at a moment that we did not choose.
+    """
+
+    dirty: bool = False
+    neighbour: bool = False
+
+
+ALONE = Around()
+
+
 class Cut(NamedTuple):
     """One state of the disk: the durable writes of the first `flushes` flushes, and some of the pending ones."""
 
@@ -89,9 +104,9 @@ class Bench:
         self.place = Place(os.path.join(self._mount_point, "place"))
 
     def record(
-        self, arena: Arena, outcome: Outcome, scenario: Scenario, *faults: Fault, dirty: bool = False
+        self, arena: Arena, outcome: Outcome, scenario: Scenario, *faults: Fault, around: Around = ALONE
     ) -> Recording:
-        """Run the scenario once on the logging disk; `dirty`: what a person wrote before it is not synced."""
+        """Run the scenario once on the logging disk."""
         image, base, log = (os.path.join(self._directory, name) for name in ("image", "base", "log"))
         with open(image, "wb") as file:
             file.truncate(_SIZES[self._system])
@@ -101,7 +116,7 @@ class Bench:
         try:
             self._mount(disk.path)
             try:
-                begun = self._run(disk, arena, outcome, scenario, faults, dirty)
+                begun = self._run(disk, arena, outcome, scenario, faults, around)
             finally:
                 self._unmount()
         finally:
@@ -124,17 +139,19 @@ class Bench:
                 yield f"{self._system}, {scenario.name}, {cut.label}: {what}"
 
     def _run(
-        self, disk: Disk, arena: Arena, outcome: Outcome, scenario: Scenario, faults: tuple[Fault, ...], dirty: bool
+        self, disk: Disk, arena: Arena, outcome: Outcome, scenario: Scenario, faults: tuple[Fault, ...], around: Around
     ) -> Start:
         """Faults that kill the process are followed by a recovery, which then acknowledges what it found."""
         arena.furnish(self.place)
         os.sync()
         prepare(self.place, scenario)
-        if scenario.manner == "merge" and not dirty:
+        if scenario.manner == "merge" and not around.dirty:
             os.sync()  # the edit by a person; whatever Holdfast itself did must be durable without this
         begun = start_at(self.place)
         disk.mark("begin")
         noted = At("prepared", lambda: disk.mark("prepared"))
+        if around.neighbour:
+            faults = (At("flipped", self._neighbour), *faults)
         if interrupted(use(self.place, FaultyCalls(), lambda hf: act(scenario, hf), noted, *faults)):
             disk.mark("acknowledged")
         else:
@@ -143,6 +160,12 @@ class Bench:
                 disk.mark("acknowledged")
         disk.mark("end")
         return begun
+
+    def _neighbour(self) -> None:
+        with open(os.path.join(self._mount_point, "not-ours"), "wb") as file:
+            file.write(b"somebody else's\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def _judged(self, state: str, begun: Start, outcome: Outcome, scenario: Scenario, cut: Cut) -> list[str]:
         self._mount(state)
