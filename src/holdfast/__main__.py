@@ -1,6 +1,9 @@
 """The program `holdfast`.
 
 `--version` is answered before anything is imported, so that it starts like bare Python.
+
+Python's garbage collector stays off: a program that carries out one verb and ends has no use for it,
+and it would look through every module several times while they are loaded, and again at the end.
 """
 
 from __future__ import annotations
@@ -20,9 +23,14 @@ def main() -> None:
         else:
             print(f"holdfast {__version__}")
         return
+    import gc
+
+    gc.disable()
     from holdfast.cli import run
 
-    sys.exit(run(sys.argv[1:]))
+    status = run(sys.argv[1:])
+    gc.freeze()
+    sys.exit(status)
 
 
 if __name__ == "__main__":

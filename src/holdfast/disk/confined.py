@@ -4,9 +4,10 @@ Invariants
   D1  A descriptor handed out here was opened beneath the root without following any symlink,
       magic link or mount point (openat2 refuses them, races included).
   D2  Whoever renames a directory says so (`forget_below`); a cached descriptor never outlives its name.
-  D3  At most `CACHE` descriptors are open; the two used last are never the ones closed.
+  D3  At most `capacity` descriptors are cached; the two used last are never the ones closed.
 
-Descriptors are borrowed: use them at once, never keep or close them.
+Descriptors that `directory` gives are borrowed: use them at once, never keep or close them.
+Who works in one directory while others are opened asks for a descriptor of its own (`open_directory`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Root:
         self.path = os.path.abspath(path)
         self.calls = calls
         self.fd = calls.open(self.path, _DIRECTORY | os.O_CLOEXEC)
+        self.capacity = CACHE
         self._open: dict[str, int] = {}
         # Loops ask for the same directory again and again; this answers without touching the cache's order.
         self._last, self._last_fd = "", self.fd
@@ -40,11 +42,15 @@ class Root:
         fd = self._open.pop(path, None)
         if fd is None:
             fd = self.calls.open_beneath(path, _DIRECTORY, self.fd)
-            if len(self._open) >= CACHE:
+            if len(self._open) >= self.capacity:
                 self.calls.close(self._open.pop(next(iter(self._open))))
         self._open[path] = fd
         self._last, self._last_fd = path, fd
         return fd
+
+    def open_directory(self, path: str) -> int:
+        """The same, to keep: the caller closes it."""
+        return self.calls.open_beneath(path, _DIRECTORY, self.fd)
 
     def forget(self) -> None:
         """Close what is cached, so that the next look resolves the path anew."""

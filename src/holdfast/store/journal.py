@@ -3,6 +3,7 @@
     journal/head            one 512-byte sector: the state of the newest prepared transaction
     journal/<txn>/log       records of what it will do; complete and durable before the head says PREPARED
     journal/<txn>/<n>       slots: before a flip the new object, after it the old one
+    journal/<txn>/unprepared  a mark that goes just before the head says PREPARED (see workspace.folder)
 
     head:  PREPARED ──commit──▶ COMMITTED
               ├─────rollback──▶ ABORTED
@@ -12,7 +13,8 @@ Invariants
   J1  The head names a transaction PREPARED only after its log and its slots are durable.
   J2  Nothing in the workspace changes before the head says PREPARED, durably.
   J3  One sector write moves the head; that write, synced, is the commit point.
-  J4  A log is accepted only whole: lengths, checksums and the hash chain agree with the head's root.
+  J4  A log is never larger than LOG_LIMIT: what would be is refused before the head names it.
+  J5  A log is accepted only whole: lengths, checksums and the hash chain agree with the head's root.
       Anything else under a PREPARED head is damage, and damage is refused, never guessed at.
 
 Log format, version 1: b"HFLOG001", then records [u32 length][u32 crc32][JSON], where the JSON is one of
@@ -34,7 +36,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from holdfast.disk.calls import Calls
-from holdfast.errors import Tampering
+from holdfast.errors import Blocked, Tampering
 from holdfast.model.canonical import Json, canonical_rows, quoted
 from holdfast.model.image import Image, Kind, Seen, Stamp, seen_text
 
@@ -42,6 +44,7 @@ HeadState = Literal["PREPARED", "COMMITTED", "ABORTED", "LEFT"]
 Action = Literal["flip", "mode"]
 
 SECTOR = 512
+LOG_LIMIT = 1 << 30
 _HEAD_MAGIC = b"HFHEAD01"
 _LOG_MAGIC = b"HFLOG001"
 _FRAME = struct.Struct("<II")
@@ -83,8 +86,22 @@ class Log(NamedTuple):
     root: str
 
 
-def log_chunks(header: dict[str, Json], ops: Sequence[Op], parents: Sequence[Parent]) -> Iterator[bytes]:
-    """The bytes of a log, piece by piece, so that 100,000 operations need little memory."""
+def log_chunks(
+    header: dict[str, Json], ops: Sequence[Op], parents: Sequence[Parent], limit: int = LOG_LIMIT
+) -> Iterator[bytes]:
+    """The bytes of a log, piece by piece, so that 100,000 operations need little memory; Blocked past `limit` (J4)."""
+    size = 0
+    for chunk in _log_chunks(header, ops, parents):
+        size += len(chunk)
+        if size > limit:
+            raise Blocked(
+                f"the change is too large to be taken back after a crash: its journal would be over {limit:,} bytes",
+                hint="Nothing was changed. Make it in several smaller ones.",
+            )
+        yield chunk
+
+
+def _log_chunks(header: dict[str, Json], ops: Sequence[Op], parents: Sequence[Parent]) -> Iterator[bytes]:
     yield _LOG_MAGIC
     yield _record(["begin", header])
     for start in range(0, len(ops), _OPS_A_RECORD):

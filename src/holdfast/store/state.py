@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 from base64 import b32encode
 from typing import NamedTuple
@@ -22,11 +23,12 @@ from typing import NamedTuple
 from holdfast.disk.calls import CALLS, Calls
 from holdfast.disk.confined import Root
 from holdfast.errors import NotAWorkspace, Tampering
-from holdfast.model.path import STATE_DIRECTORY
+from holdfast.model.path import STATE_DIRECTORY, printable
 from holdfast.store.journal import create_head
 from holdfast.store.private import READ, open_regular
 
 FORMAT = 1
+_ID = re.compile(r"[A-Za-z0-9-]{1,64}")  # it becomes a file name elsewhere (see anchor)
 _FOLDERS = ("journal", "kept", "objects")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -109,8 +111,10 @@ def _parse_identity(data: bytes) -> Identity:
     try:
         found = json.loads(data)
         identity = Identity(str(found["id"]), int(found["format"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise Tampering(f".holdfast/format is damaged: {error}") from error
+    if not _ID.fullmatch(identity.id):
+        raise Tampering(f".holdfast/format is damaged: {printable(identity.id)!r} is no id of a workspace")
     if identity.format != FORMAT:
         raise NotAWorkspace(
             f".holdfast has format {identity.format}; this Holdfast reads {FORMAT}", hint="Install a newer Holdfast."

@@ -28,9 +28,9 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from itertools import starmap
 from operator import attrgetter
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from blake3 import blake3
 
@@ -93,12 +93,16 @@ class Special(NamedTuple):
     device: int
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Block:
-    facts: bytes
-    stamps: bytes
-    children: dict[int, Block]
-    digest: bytes
+    """Equal to nothing but itself (B2); a plain class, because every `status` would pay for the making of another."""
+
+    __slots__ = ("children", "digest", "facts", "stamps")
+
+    def __init__(self, facts: bytes, stamps: bytes, children: dict[int, Block], digest: bytes) -> None:
+        self.facts: Final = facts
+        self.stamps: Final = stamps
+        self.children: Final = children
+        self.digest: Final = digest
 
     @property
     def count(self) -> int:
@@ -114,9 +118,13 @@ class Block:
         start, _ = self._records()
         return self.facts[_HEADER.size : start].split(b"\0") if self.stamps else []
 
-    def rows(self, start: int, end: int) -> list[Row]:
-        """The stat rows of some entries."""
-        return list(STAMP.iter_unpack(self.stamps[start * STAMP.size : end * STAMP.size]))
+    def has_rows(self, start: int, rows: list[Row]) -> bool:
+        """Are these the stat rows from `start` on? Packing the new ones costs half of unpacking the old ones."""
+        at = start * STAMP.size
+        try:
+            return b"".join(starmap(STAMP.pack, rows)) == self.stamps[at : at + len(rows) * STAMP.size]
+        except struct.error:
+            return False  # a time after the year 2262, for which there is no stamp
 
     def row(self, position: int) -> Row:
         return STAMP.unpack_from(self.stamps, position * STAMP.size)
@@ -175,11 +183,12 @@ def restored(facts: bytes, stamps: bytes, children: list[Block], digest: bytes) 
         raise Malformed("the lengths of a block contradict each other")
     if count and facts.count(b"\0", _HEADER.size, _HEADER.size + names) != count - 1:
         raise Malformed("a block with too few or too many names")
-    bare = Block(facts, stamps, {}, digest)
-    places = _positions(bare.kinds, DIRECTORY)
+    block = Block(facts, stamps, {}, digest)
+    places = directories_in(block)
     if len(places) != len(children):
         raise Malformed("a block with too few or too many directories")
-    return Block(facts, stamps, dict(zip(places, children, strict=True)), digest)
+    block.children.update(zip(places, children, strict=True))
+    return block
 
 
 def packed(kind: bytes, row: Row, *, size: int = 0, digest: bytes = _NO_DIGEST) -> bytes:

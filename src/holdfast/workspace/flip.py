@@ -9,26 +9,32 @@ Invariants
   L1  Compare-and-swap: what the swap displaced is checked *after* the swap; when it is not the expected object,
       the swap is reversed and `Diverged` raised. There is no window between check and act.
   L2  What stands on the disk decides whether an operation was done; nothing is remembered.
+      Where nothing was and nothing is, the slot decides: it is empty only when its object left it.
+      An object that left and is gone was removed, if its directory stands; without that it may be anywhere.
   L3  Somebody else's object is never overwritten or removed: exchanges give it back, renames refuse to replace.
+      A file that we made is read before it counts as ours, because a rollback ends with its removal.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from typing import Literal
 
 from holdfast.errors import Conflict
 from holdfast.model.image import Seen
 from holdfast.model.path import printable
-from holdfast.store.journal import Op
+from holdfast.store.journal import Log, Op
 from holdfast.workspace.observe import is_same, is_untouched, look
+from holdfast.workspace.proof import proven
 from holdfast.workspace.site import Site
 
 # untouched: the operation was never performed, and what stands at the path is somebody else's doing, not ours.
 # foreign: the operation was performed, and then somebody changed the path; our old object still lies in the slot.
 Standing = Literal["before", "after", "untouched", "foreign"]
+
+_EVER = 1 << 62  # for what its mode closes to us there is nothing but its stamp
 
 # The kernel's words for "what you expected is not there": gone, replaced, turned into a link, moved across a mount.
 DISPLACED = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.EXDEV, errno.ENOTEMPTY)
@@ -46,13 +52,15 @@ class Diverged(Conflict):
 class Flipper:
     """Performs the operations of one transaction, forwards and backwards.
 
-    `ops` are all its operations; who judges standings must give them, because the two halves of a move share a slot.
+    Who judges standings must give the log: the two halves of a move share a slot, and directories must be known.
     """
 
-    def __init__(self, site: Site, txn: str, ops: Sequence[Op] = ()) -> None:
+    def __init__(self, site: Site, txn: str, log: Log | None = None) -> None:
         self._site = site
         self._txn = txn
         self._calls = site.calls
+        self._log = log
+        ops = log.ops if log is not None else ()
         self._removal_into = {op.slot: op for op in ops if op.slot and op.post is None}
         self._taken_out_of = {op.slot for op in ops if op.slot in self._removal_into and op.post is not None}
 
@@ -62,6 +70,11 @@ class Flipper:
         found = look(self._calls, directory, name)
         if not is_untouched(found, op.pre):
             raise Diverged(op.path, _difference(found, op.pre))
+
+    def check_held(self, op: Op) -> None:
+        """What comes back from the slot of a finished transaction must be untouched since it was seen there."""
+        if not is_untouched(self.held(op), op.post):
+            raise Diverged(op.path, "cannot come back: what was kept for it was changed by somebody else")
 
     def forward(self, op: Op) -> None:
         if op.action == "mode":
@@ -80,22 +93,48 @@ class Flipper:
         found = self.found(op)
         if op.action == "mode":
             return _standing_of_mode(found, op)
-        if is_same(found, op.pre):
+        if op.pre is not None and is_same(found, op.pre):
             return "before"  # the old object is never the new one, so this settles it
         held = self.held(op)
+        if op.pre is None and found is None:
+            return "before" if self._never_happened(op, held) or self._is_directory_of_old(op) else "foreign"
         if is_same(found, op.post) and is_same(held, op.pre):
-            return "after"
+            return "after" if self._is_as_made(op) else "foreign"
         return "untouched" if self._never_happened(op, held) else "foreign"
 
     def _never_happened(self, op: Op, held: os.stat_result | None) -> bool:
         """A performed flip leaves the old object in its slot; before it, the new one lies there."""
         if op.post is None:
             # The first half of a move leaves its slot empty again when the second half is done.
-            return held is None and op.slot not in self._taken_out_of
+            return held is None and (op.slot not in self._taken_out_of or self._is_in_place(op))
         removal = self._removal_into.get(op.slot)
         if held is None and removal is not None:
-            return is_same(self.found(removal), removal.pre)  # the moving object has not left its old place
+            return self._is_in_place(removal)
         return is_same(held, op.post)
+
+    def _is_in_place(self, removal: Op) -> bool:
+        """The moving object has not left its old place, whatever somebody wrote into it there."""
+        found = self.found(removal)
+        return found is not None and removal.pre is not None and found.st_ino == removal.pre.stamp.inode
+
+    def _is_as_made(self, op: Op) -> bool:
+        """Does a file of our making hold what we wrote? Whatever only moved goes back whole, and need not be read."""
+        if op.post is None or op.post.image.kind != "file" or op.slot in self._removal_into:
+            return True
+        if not op.slot.startswith(self._txn + "/"):
+            return True
+        return proven(self._calls, *self._place(op), op.post, _EVER) is not None
+
+    def _is_directory_of_old(self, op: Op) -> bool:
+        """Is the directory of a path the one that the operation found? If not, it may have taken our object along."""
+        assert self._log is not None
+        parent = op.path.rpartition("/")[0]
+        known = {row.path: row.inode for row in self._log.parents}
+        known |= {o.path: o.post.stamp.inode for o in self._log.ops if o.path == parent and o.post is not None}
+        try:
+            return self._calls.fstat(self._place(op)[0]).st_ino == known.get(parent)
+        except Diverged:
+            return False
 
     def held(self, op: Op) -> os.stat_result | None:
         """What lies in the operation's slot now."""
@@ -113,14 +152,21 @@ class Flipper:
             return None
         return look(self._calls, directory, name)
 
-    def verify(self, op: Op, gone: Set[str] = frozenset()) -> None:
-        """The path must hold exactly what was planned; raises Diverged. `gone` are the directories we removed."""
+    def verify(self, op: Op, flipped_ns: int, gone: Set[str] = frozenset()) -> None:
+        """The path must hold exactly what was planned; raises Diverged. `gone` are the directories we removed.
+
+        What somebody touched after the last flip, at `flipped_ns`, is read: its size and time may have been put back.
+        """
         if gone and op.post is None and op.path.rpartition("/")[0] in gone:
             return  # judged with its directory; anywhere else the directory must still be there to follow
         directory, name = self._place(op)
         found = look(self._calls, directory, name)
         if not is_same(found, op.post):
             raise Diverged(op.path, _difference(found, op.post))
+        if found is None or op.post is None or found.st_ctime_ns <= flipped_ns or op.post.image.kind == "directory":
+            return
+        if proven(self._calls, directory, name, op.post, flipped_ns) is None:
+            raise Diverged(op.path, "was changed by somebody else")
 
     def _place(self, op: Op) -> tuple[int, str]:
         parent, _, name = op.path.rpartition("/")
@@ -139,7 +185,8 @@ class Flipper:
         except OSError as error:
             if error.errno in DISPLACED:
                 raise Diverged(op.path, "was replaced or removed by somebody else") from error
-            raise
+            # The kernel names the slot, which tells nobody anything.
+            raise OSError(error.errno, error.strerror, op.path) from error
         if _is_directory(leaving) or _is_directory(entering):
             self._site.workspace.forget_below(op.path)
         if leaving is None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from holdfast.model.image import Seen
 from holdfast.store.blobs import Blobs
-from holdfast.store.journal import Log
+from holdfast.store.journal import Log, Op
 from holdfast.workspace.folder import is_removed
 from holdfast.workspace.observe import content_digest, is_same, look
 from holdfast.workspace.recovery import read_log
@@ -105,20 +105,26 @@ def _remove_folder(site: Site, txn: str) -> tuple[int, bool]:
 
 
 def _pack(site: Site, kept: Kept) -> int:
-    blobs, packed = Blobs(site.state), 0
-    for op in kept.log.ops:
-        if op.pre is None or op.pre.image.kind != "file" or not op.slot.startswith(kept.txn + "/"):
-            continue
-        directory, name = site.slot_directory(op.slot, own="")
-        if os.geteuid() not in (0, op.pre.image.uid):
-            continue  # somebody else's file cannot be closed to others by us; it stays in its slot
-        if is_same(look(site.calls, directory, name), op.pre) and _holds(site, directory, name, op.pre):
-            directory = site.slot_directory(op.slot, own="")[0]
-            # A blob is read by its owner only; the mode of the file it was is in the log.
-            site.calls.chmod(name, 0o600, dir_fd=directory)
-            blobs.adopt(directory, name, op.pre.image.digest)
-            packed += 1
-    return packed
+    # Of our own: adopting opens the folders of the store.
+    directory = site.state.open_directory(f"{KEPT}/{kept.txn}")
+    try:
+        return sum(_is_packed(site, directory, kept.txn, op) for op in kept.log.ops)
+    finally:
+        site.calls.close(directory)
+
+
+def _is_packed(site: Site, directory: int, txn: str, op: Op) -> bool:
+    own, _, name = op.slot.partition("/")
+    if op.pre is None or op.pre.image.kind != "file" or own != txn:
+        return False
+    if os.geteuid() not in (0, op.pre.image.uid):
+        return False  # somebody else's file cannot be closed to others by us; it stays in its slot
+    if not is_same(look(site.calls, directory, name), op.pre) or not _holds(site, directory, name, op.pre):
+        return False
+    # A blob is read by its owner only; the mode of the file it was is in the log.
+    site.calls.chmod(name, 0o600, dir_fd=directory)
+    Blobs(site.state).adopt(directory, name, op.pre.image.digest)
+    return True
 
 
 def _holds(site: Site, directory: int, name: str, seen: Seen) -> bool:

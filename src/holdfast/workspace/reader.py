@@ -42,9 +42,9 @@ from holdfast.workspace.block import (
 )
 from holdfast.workspace.observe import RACY_NS, read_xattrs
 
-# Rows that equal no real one.
-GONE: Row = (-1,)
-MOUNTED: Row = (-2,)
+# Rows that equal no real one, nor what NEVER stands for, and can be packed like any other.
+GONE: Row = ((1 << 64) - 1, 0, 0, 0, 0, 0, 0)
+MOUNTED: Row = ((1 << 64) - 1, 1, 0, 0, 0, 0, 0)
 # What an open or a look says when somebody replaced, removed or leased the thing a moment ago.
 MOVED = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EAGAIN, errno.ENODATA))
 

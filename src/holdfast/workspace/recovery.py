@@ -10,8 +10,8 @@ First `recover`, then the caller settles, then `sweep`: a stage may refer to slo
 
 Invariants
   R1  Recovery re-does or un-does; it never decides anew, and it can be killed at any point and run again.
-  R2  A stage is deleted only when nothing of it ever moved: the head never named it,
-      and its log, where whole, finds every operation on its old side.
+  R2  A stage is deleted only when nothing of it ever moved: it carries the mark of a stage that was not prepared,
+      or its log, which is whole then, finds every operation on its old side. What cannot be judged is damage (R4).
   R3  What the head says is made durable again before anything is settled on it:
       after a failed sync the page in memory says more than the disk.
   R4  Damage (head or log) is refused with nothing changed and nothing cleaned away.
@@ -21,23 +21,24 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from holdfast.disk.calls import Calls
 from holdfast.errors import NeedsHuman, Tampering
 from holdfast.model.canonical import Json
 from holdfast.model.execution import Divergence
-from holdfast.model.path import checked_path, printable
+from holdfast.model.path import printable
 from holdfast.store.contents import NAME as CONTENTS
-from holdfast.store.journal import Head, Log, Op, parse_log, read_head, write_head
+from holdfast.store.effects import NAME as EFFECTS
+from holdfast.store.journal import LOG_LIMIT, Head, Log, Op, parse_log, read_head, write_head
 from holdfast.workspace.flip import Flipper
-from holdfast.workspace.folder import remove_stage
+from holdfast.workspace.folder import UNPREPARED, is_marked, remove_stage
 from holdfast.workspace.observe import is_same, look
-from holdfast.workspace.rollback import roll_back
-from holdfast.workspace.site import JOURNAL, Site, is_slot, is_txn
+from holdfast.workspace.rollback import roll_back, why_not_restorable
+from holdfast.workspace.site import JOURNAL, Site, is_txn
 
-_LOG_LIMIT = 1 << 30
-_FILES = ("log", CONTENTS)
+_FILES = ("log", CONTENTS, EFFECTS, UNPREPARED)
 
 
 class Unsettled(NamedTuple):
@@ -58,13 +59,21 @@ def recover(site: Site) -> Unsettled | None:
     return _finish(site, head) if head is not None else None
 
 
+def is_being_taken_back(site: Site) -> bool:
+    """Is a transaction open that was not committed? Then a recovery that was stopped may have moved some of it."""
+    head = read_head(site.calls, site.journal())
+    if head is None or head.state == "COMMITTED":
+        return False
+    return look(site.calls, site.journal(), head.txn) is not None
+
+
 def open_divergence(site: Site) -> tuple[Divergence, ...]:
     """What a rollback that waits for a person could not restore; changes nothing."""
     head = read_head(site.calls, site.journal())
     if head is None or head.state != "PREPARED":
         return ()
     log = _trusted_log(site, head)
-    flipper = Flipper(site, head.txn, log.ops)
+    flipper = Flipper(site, head.txn, log)
     return tuple(
         Divergence(op.path, "stands neither as before nor as planned")
         for op in log.ops
@@ -85,6 +94,12 @@ def accept_divergence(site: Site) -> Unsettled | None:
     return Unsettled(head.txn, "LEFT", log.header, log.root, len(log.ops), True, left)
 
 
+def leave(site: Site, found: Unsettled, standing: Sequence[Divergence]) -> Unsettled:
+    """A person decided, and files are not all there was to decide: what else stands is left too, durably."""
+    write_head(site.calls, site.journal(), Head("LEFT", found.txn, found.root))
+    return found._replace(outcome="LEFT", left=(*found.left, *standing))
+
+
 def read_log(calls: Calls, directory: int) -> Log:
     """The log in a transaction's folder, or Tampering."""
     try:
@@ -99,7 +114,7 @@ def read_log(calls: Calls, directory: int) -> Log:
 
 def read_whole(calls: Calls, fd: int) -> bytes:
     size = calls.fstat(fd).st_size
-    if size > _LOG_LIMIT:
+    if size > LOG_LIMIT:
         raise Tampering("the journal is larger than any journal of ours")
     pieces = []
     while piece := calls.read(fd, size + 1):  # in one piece, unless somebody makes it longer meanwhile
@@ -126,7 +141,7 @@ def _finish(site: Site, head: Head) -> Unsettled | None:
 
 def _left(site: Site, head: Head, log: Log) -> tuple[Divergence, ...]:
     """What a person accepted in a call that was interrupted."""
-    flipper = Flipper(site, head.txn, log.ops)
+    flipper = Flipper(site, head.txn, log)
     foreign = dict.fromkeys(op.path for op in log.ops if flipper.standing(op) == "foreign")
     return tuple(Divergence(path, "was left as it stands") for path in foreign)
 
@@ -151,16 +166,15 @@ def _trusted_log(site: Site, head: Head) -> Log:
     log = read_log(site.calls, site.state.directory(f"{JOURNAL}/{head.txn}"))
     if log.root != head.root:
         raise Tampering(f"the journal of {head.txn} is not the one that was prepared", hint=_HINT)
-    for op in log.ops:
-        checked_path(op.path)
-        if op.action == "flip" and not is_slot(op.slot):
-            raise Tampering(f"the journal of {head.txn} names a slot outside the store", hint=_HINT)
+    why_not = why_not_restorable(log.ops)
+    if why_not:
+        raise Tampering(f"the journal of {head.txn} is not one of ours: {why_not}", hint=_HINT)
     return log
 
 
 def _is_being_removed(site: Site, txn: str) -> bool:
-    """Removal deletes the log last; a folder without anything but perhaps the log is on its way out."""
-    return set(site.calls.names(site.state.directory(f"{JOURNAL}/{txn}"))) <= {"log"}
+    """Removal deletes the log late; a folder without anything but perhaps the log is on its way out."""
+    return set(site.calls.names(site.state.directory(f"{JOURNAL}/{txn}"))) <= {"log", UNPREPARED}
 
 
 def sweep(site: Site) -> None:
@@ -171,7 +185,8 @@ def sweep(site: Site) -> None:
         if name in ("head", keep):
             continue
         _refuse_if_planted(site, name)
-        _refuse_if_moved(site, name)
+        if not is_marked(site, name):
+            _refuse_if_moved(site, name)
         remove_stage(site, name)
 
 
@@ -190,16 +205,18 @@ def _refuse_if_moved(site: Site, txn: str) -> None:
     """R2, the second half: an older head put back by somebody must not make us delete old files."""
     try:
         log = read_log(site.calls, site.state.directory(f"{JOURNAL}/{txn}"))
-    except Tampering:
-        return  # torn before it was complete; the head cannot have named it
-    flipper = Flipper(site, txn, log.ops)
-    if any(op.action == "flip" and _was_performed(flipper, op) for op in log.ops):
+    except Tampering as error:
+        raise Tampering(f"{txn} was prepared, and now {error.message}", hint=_HINT) from error
+    flipper = Flipper(site, txn, log)
+    if any(_was_performed(flipper, op) for op in log.ops):
         raise Tampering(f"{txn} was carried out, but the journal head does not know it", hint=_HINT)
 
 
 def _was_performed(flipper: Flipper, op: Op) -> bool:
     """Also when somebody changed the path since: an old object in the slot is proof enough."""
-    return flipper.standing(op) == "after" or (op.pre is not None and is_same(flipper.held(op), op.pre))
+    if flipper.standing(op) == "after":
+        return True
+    return op.action == "flip" and op.pre is not None and is_same(flipper.held(op), op.pre)
 
 
 _HINT = "Nothing was changed or cleaned away. Look at .holdfast/journal/ before you do anything else."

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from holdfast.errors import InvalidPath
 from holdfast.model.execution import Divergence
-from holdfast.model.path import parent_of
+from holdfast.model.path import checked_path, parent_of, printable
 from holdfast.store.journal import Head, Log, Op, Parent, write_head
+from holdfast.workspace.collector import without_collector
 from holdfast.workspace.flip import DISPLACED, Diverged, Flipper, Standing
 from holdfast.workspace.observe import is_same, kind_of
-from holdfast.workspace.site import JOURNAL, Site
+from holdfast.workspace.site import JOURNAL, Site, is_slot
 from holdfast.workspace.staging import FEW
 
 
@@ -25,6 +27,23 @@ class RolledBack(NamedTuple):
 
     divergence: tuple[Divergence, ...]
     untouched: frozenset[str]
+
+
+def why_not_restorable(ops: tuple[Op, ...]) -> str:
+    """Empty, unless rolling back would refuse to touch what these operations name.
+
+    Asked before anything moves and again by recovery: nothing is begun that could not be taken back.
+    """
+    for op in ops:
+        try:
+            plain = checked_path(op.path) == op.path
+        except InvalidPath as error:
+            return error.message
+        if not plain:
+            return f"{printable(op.path)} has a trailing slash"
+        if op.action == "flip" and not is_slot(op.slot):
+            return f"the slot of {printable(op.path)} lies outside the store"
+    return ""
 
 
 def barrier(site: Site, txn: str, ops: tuple[Op, ...]) -> None:
@@ -65,6 +84,7 @@ def sync_object(site: Site, path: str) -> None:
         site.calls.close(fd)
 
 
+@without_collector
 def roll_back(site: Site, txn: str, log: Log) -> RolledBack:
     """Put every operation on its old side, decided only by what stands on the disk.
 
@@ -72,7 +92,7 @@ def roll_back(site: Site, txn: str, log: Log) -> RolledBack:
     Any error leaves the head PREPARED, and running this again is safe at every point.
     """
     site.workspace.forget()
-    flipper = Flipper(site, txn, log.ops)
+    flipper = Flipper(site, txn, log)
     divergence: list[Divergence] = []
     standings: dict[str, Standing] = {}
     for op in reversed(log.ops):

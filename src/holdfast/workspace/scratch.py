@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,10 +19,12 @@ from holdfast.model.changeset import Change, ChangeSet, change_set
 from holdfast.model.image import Image, Seen
 from holdfast.model.path import STATE_DIRECTORY, parent_of, printable
 from holdfast.store.state import create_state
-from holdfast.workspace.observe import look, observe
+from holdfast.workspace.observe import kind_of, look, observe
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import Bytes, CopyOf, Held, Source
 from holdfast.workspace.transaction import Transaction, new_txn
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
@@ -32,8 +35,9 @@ def scratch_copy(site: Site, change: ChangeSet, sources: Mapping[str, Source]) -
         target = os.path.join(place, "workspace")
         try:
             _copy_tree(site.path, target, place)
-        except (shutil.Error, OSError) as error:
-            raise Blocked(f"the checks need a copy of the workspace, which cannot be made: {_first(error)}") from error
+        except OSError as error:
+            why = f"{printable(os.path.basename(error.filename or site.path))}: {error.strerror}"
+            raise Blocked(f"the checks need a copy of the workspace, which cannot be made: {why}") from error
         _apply(target, site, change, sources)
         yield target
     finally:
@@ -41,36 +45,45 @@ def scratch_copy(site: Site, change: ChangeSet, sources: Mapping[str, Source]) -
 
 
 def _copy_tree(source: str, target: str, place: str) -> None:
+    """Without recursion: a tree may be deeper than Python's stack. Directories get their mode and times at the end."""
     device = os.lstat(source).st_dev
+    made: list[tuple[str, str]] = []
+    waiting = [(source, target)]
+    while waiting:
+        here, there = waiting.pop()
+        os.mkdir(there, 0o700)
+        made.append((here, there))
+        for name in os.listdir(here):
+            path, copy = os.path.join(here, name), os.path.join(there, name)
+            found = _worth_copying(path, place, device)
+            if found is None or (here == source and name == STATE_DIRECTORY):
+                continue
+            if stat.S_ISDIR(found.st_mode):
+                waiting.append((path, copy))
+            elif stat.S_ISLNK(found.st_mode):
+                os.symlink(os.readlink(path), copy)
+                shutil.copystat(path, copy, follow_symlinks=False)
+            else:
+                shutil.copy2(path, copy, follow_symlinks=False)
+    for here, there in reversed(made):
+        shutil.copystat(here, there)
 
-    def uncopied(directory: str, names: list[str]) -> set[str]:
-        out = {name for name in names if _stays_out(os.path.join(directory, name), place, device)}
-        return out | {STATE_DIRECTORY} if directory == source else out
 
-    shutil.copytree(source, target, symlinks=True, ignore=uncopied)
-
-
-def _stays_out(path: str, place: str, device: int) -> bool:
-    """Special files, other file systems, and the copy itself where temporary files lie inside the workspace."""
+def _worth_copying(path: str, place: str, device: int) -> os.stat_result | None:
+    """Not special files, nor other file systems, nor the copy itself where temporary files lie in the workspace."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
-        return True  # gone since it was listed
-    return found.st_mode & 0o170000 not in (0o100000, 0o040000, 0o120000) or found.st_dev != device or path == place
-
-
-def _first(error: shutil.Error | OSError) -> str:
-    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
-        source, _, reason = error.args[0][0]
-        return f"{printable(os.path.basename(source))}: {reason}"
-    return str(error)
+        return None  # gone since it was listed
+    return found if kind_of(found) is not None and found.st_dev == device and path != place else None
 
 
 def _apply(target: str, site: Site, change: ChangeSet, sources: Mapping[str, Source]) -> None:
     create_state(target)
     with Site(target) as scratch:
         seen = {c.path: s for c in change.changes if c.pre is not None and (s := _observe(scratch, c.path)) is not None}
-        local = [_localised(c, seen) for c in change.changes]
+        real = {c.path: c for c in change.changes}
+        local = [_localised(c, real[c.origin or c.path], seen) for c in change.changes]
         wanted = change_set(c for c in local if c.pre != c.post)
         own = {path: _readable(site, source) for path, source in sources.items()}
         transaction = Transaction(scratch, new_txn("t"), {})
@@ -87,13 +100,16 @@ def _observe(scratch: Site, path: str) -> Seen | None:
     return observe(scratch.calls, directory, name) if look(scratch.calls, directory, name) is not None else None
 
 
-def _localised(change: Change, seen: Mapping[str, Seen]) -> Change:
-    """A copy made by an ordinary user belongs to that user; only the owner may differ, never the content."""
-    there = seen.get(change.path)
-    pre = there.image if there is not None else None
-    if change.pre is None or pre is None or change.post is None:
-        return change._replace(pre=pre)
-    return change._replace(pre=pre, post=_owned_like(change.post, change.pre, pre))
+def _localised(change: Change, owner: Change, seen: Mapping[str, Seen]) -> Change:
+    """A copy made by an ordinary user belongs to that user; only the owner may differ, never the content.
+
+    `owner` is the change of the path whose object this was: of its own, or of where it moves from.
+    """
+    there, before = seen.get(change.path), seen.get(owner.path)
+    post = change.post
+    if post is not None and owner.pre is not None and before is not None:
+        post = _owned_like(post, owner.pre, before.image)
+    return change._replace(pre=there.image if there is not None else None, post=post)
 
 
 def _owned_like(post: Image, real: Image, copy: Image) -> Image:
@@ -107,16 +123,45 @@ def _readable(site: Site, source: Source) -> Source:
         return source
     if source.seen is None:
         return Bytes(b"")
-    directory, name = site.slot_directory(source.slot, own="")
-    path = f"/proc/self/fd/{directory}/{name}"
-    return CopyOf(lambda: os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
+    slot = source.slot
+
+    def opened() -> int:
+        directory, name = site.slot_directory(slot, own="")
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+
+    return CopyOf(opened)
 
 
 def _remove(place: str) -> None:
-    """Whatever the checks left, also directories that they closed to us."""
-    for directory, names, _ in os.walk(place, topdown=True):
-        for name in names:
-            path = os.path.join(directory, name)
-            if not os.path.islink(path):
-                os.chmod(path, 0o700)
-    shutil.rmtree(place)
+    """Whatever the checks left: also directories that they closed to us, and trees deeper than any path is long.
+
+    Every directory is moved up beside the first one and emptied there, so that nothing here grows with the depth.
+    """
+    os.chmod(place, 0o700)
+    top = os.open(place, _DIRECTORY)
+    try:
+        waiting = _emptied(top, top)
+        while waiting:
+            name = waiting.pop()
+            fd = os.open(name, _DIRECTORY, dir_fd=top)
+            try:
+                waiting += _emptied(fd, top)
+            finally:
+                os.close(fd)
+            os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(place)
+
+
+def _emptied(directory: int, top: int) -> list[str]:
+    """Unlink what is in a directory; its directories go to the top, opened for us, under the names returned."""
+    moved: list[str] = []
+    for name in os.listdir(directory):
+        if not stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
+            os.unlink(name, dir_fd=directory)
+            continue
+        os.chmod(name, 0o700, dir_fd=directory)
+        moved.append(os.urandom(12).hex())  # a name that no check has thought of
+        os.rename(name, moved[-1], src_dir_fd=directory, dst_dir_fd=top)
+    return moved

@@ -17,6 +17,7 @@ from holdfast.disk.calls import CALLS, Calls
 from holdfast.disk.confined import Root
 from holdfast.errors import NotAWorkspace, Tampering, Unsupported
 from holdfast.model.path import STATE_DIRECTORY
+from holdfast.store.journal import LOG_LIMIT
 from holdfast.store.state import require_private
 
 JOURNAL = "journal"
@@ -29,6 +30,7 @@ _HINT = "Nothing was changed. It held the old files of an open transaction; look
 class Site:
     def __init__(self, path: str, calls: Calls = CALLS) -> None:
         self.calls = calls
+        self.log_limit = LOG_LIMIT
         self.path = os.path.abspath(path)
         state = os.path.join(self.path, STATE_DIRECTORY)
         try:

@@ -27,7 +27,7 @@ from holdfast.model.path import printable
 from holdfast.store.journal import Op, Parent
 from holdfast.workspace.holes import ZEROS, pieces
 from holdfast.workspace.observe import read_xattrs, stamp_of
-from holdfast.workspace.site import Site
+from holdfast.workspace.site import JOURNAL, Site
 
 FEW = 8
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -68,11 +68,12 @@ class Staged(NamedTuple):
 class Stage:
     """Fills the slots of one transaction and lists its operations."""
 
-    def __init__(self, site: Site, txn: str, directory: int, *, few: bool) -> None:
+    def __init__(self, site: Site, txn: str, *, few: bool) -> None:
         self._site = site
         self._calls: Calls = site.calls
         self._txn = txn
-        self._directory = directory
+        # Of our own: while slots are filled, old objects are read from directories without number.
+        self._directory = site.state.open_directory(f"{JOURNAL}/{txn}")
         self._few = few
         self._count = 0
         self._slot_of_removed: dict[str, str] = {}
@@ -101,8 +102,11 @@ class Stage:
         return Staged((*openings, *ops, *self._late_modes), self._parents(change_set))
 
     def close(self) -> None:
-        while self.unsynced:
-            self._calls.close(self.unsynced.pop())
+        try:
+            while self.unsynced:
+                self._calls.close(self.unsynced.pop())
+        finally:
+            self._calls.close(self._directory)
 
     def _op(self, change: Change, seen: Mapping[str, Seen], sources: Mapping[str, Source]) -> Op:
         path, expected, post, origin = change

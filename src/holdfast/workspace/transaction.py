@@ -25,7 +25,7 @@ import hashlib
 import os
 import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 from holdfast.errors import Blocked, HoldfastError, NeedsHuman
@@ -34,10 +34,11 @@ from holdfast.model.changeset import ChangeSet
 from holdfast.model.image import Image, Seen
 from holdfast.model.path import parent_of, printable
 from holdfast.store.journal import Head, Log, Op, Parent, log_chunks, write_head
+from holdfast.workspace.collector import without_collector
 from holdfast.workspace.flip import DISPLACED, Flipper
-from holdfast.workspace.folder import remove_stage
+from holdfast.workspace.folder import make_stage, remove_stage, take_mark_away
 from holdfast.workspace.observe import observe
-from holdfast.workspace.rollback import RolledBack, barrier, roll_back, sync_object
+from holdfast.workspace.rollback import RolledBack, barrier, roll_back, sync_object, why_not_restorable
 from holdfast.workspace.site import JOURNAL, KEPT, Site
 from holdfast.workspace.staging import FEW, Source, Stage, write_all
 
@@ -64,6 +65,7 @@ class Transaction:
         self._log: Log | None = None
         self._reads: tuple[tuple[str, Seen], ...] = ()
         self.times_ns = array("q")
+        self._flipped_ns = 0
         self.untouched: frozenset[str] = frozenset()
 
     @property
@@ -75,6 +77,7 @@ class Transaction:
     def ops(self) -> tuple[Op, ...]:
         return self._log.ops if self._log is not None else ()
 
+    @without_collector
     def prepare(self, change_set: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source]) -> None:
         """OPEN to PREPARED: stage, write the log, barrier 1. On any failure the stage is removed."""
         assert self.state == "OPEN"
@@ -82,7 +85,8 @@ class Transaction:
         self._reads = tuple((read.path, seen[read.path]) for read in change_set.reads)
         try:
             self._stage(change_set, seen, sources, few=few)
-            self._check(Flipper(self._site, self.txn))
+            self._check()
+            take_mark_away(self._site, self.txn)
         except OSError as error:
             self.abandon()
             raise Blocked(f"the change could not be prepared: {error}", hint=_hint_for(error)) from error
@@ -99,17 +103,18 @@ class Transaction:
             raise Blocked(f"the change could not be prepared: {error}", hint=_hint_for(error)) from error
         self._calls.point("prepared")
 
+    @without_collector
     def apply(self) -> None:
         """PREPARED to APPLIED. On any failure everything is rolled back before the error is raised."""
         assert self.state == "PREPARED" and self._log is not None
         try:
             flipper = Flipper(self._site, self.txn)
-            self._check(flipper)
             for number, op in enumerate(self._log.ops):
                 self.times_ns.append(time.time_ns())
                 flipper.forward(op)
                 if not number % _PROGRESS_EVERY:
                     self._progress("apply", number, len(self._log.ops))
+            self._flipped_ns = time.time_ns()
             self._calls.point("flipped")
             barrier(self._site, self.txn, self._log.ops)
         except (OSError, HoldfastError) as error:
@@ -118,6 +123,7 @@ class Transaction:
         self.state = "APPLIED"
         self._calls.point("applied")
 
+    @without_collector
     def verify(self) -> None:
         """APPLIED to VERIFIED: every path, looked up afresh, holds what was planned, or all is rolled back."""
         assert self.state in ("APPLIED", "VERIFIED") and self._log is not None
@@ -128,7 +134,7 @@ class Transaction:
             last = {op.path: op for op in self._log.ops}
             gone = {op.path for op in last.values() if _is_directory(op.pre) and not _is_directory(op.post)}
             for op in last.values():
-                flipper.verify(op, gone)
+                flipper.verify(op, self._flipped_ns, gone)
         except (OSError, HoldfastError) as error:
             self._roll_back_because(error)
             raise
@@ -171,14 +177,15 @@ class Transaction:
     def _stage(
         self, change_set: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source], *, few: bool
     ) -> None:
-        journal = self._site.state.directory(JOURNAL)
-        self._calls.mkdir(self.txn, 0o700, dir_fd=journal)
-        directory = self._site.state.directory(f"{JOURNAL}/{self.txn}")
-        stage = Stage(self._site, self.txn, directory, few=few)
+        make_stage(self._site, self.txn)
+        stage = Stage(self._site, self.txn, few=few)
         try:
             self._progress("stage", 0, len(change_set.changes))
             staged = stage.build(change_set, seen, sources)
             self._calls.point("staged")
+            why_not = why_not_restorable(staged.ops)
+            if why_not:
+                raise Blocked(f"the change could not be taken back after a crash: {why_not}")
             self._write_log(staged.ops, staged.parents, stage.unsynced, few=few)
         finally:
             stage.close()
@@ -188,7 +195,7 @@ class Transaction:
         digest = hashlib.sha256()
         fd = self._calls.open("log", _NEW_LOG, 0o600, dir_fd=directory)
         try:
-            for chunk in log_chunks(self._header, ops, parents):
+            for chunk in log_chunks(self._header, ops, parents, self._site.log_limit):
                 digest.update(chunk)
                 write_all(self._calls, fd, chunk)
             self._log = Log(self._header, ops, parents, digest.hexdigest())
@@ -212,8 +219,9 @@ class Transaction:
             if op.pre is not None and op.pre.image.kind == "file":
                 sync_object(self._site, op.path)
 
-    def _check(self, flipper: Flipper) -> None:
-        """Nothing has moved yet; everything must still be as it was simulated."""
+    def _check(self) -> None:
+        """Nothing has moved yet; everything must still be as it was simulated. Later each flip looks for itself."""
+        flipper = Flipper(self._site, self.txn)
         self._site.workspace.forget()
         assert self._log is not None
         made: set[str] = set()
@@ -224,8 +232,19 @@ class Transaction:
             if op.path not in seen_paths and not (made and parent_of(op.path) in made):
                 flipper.check(op)
             seen_paths.add(op.path)
+        for op in self._brought_back():
+            flipper.check_held(op)
         for path, seen in self._reads:
             flipper.check(Op("flip", path, "", seen, seen))
+
+    def _brought_back(self) -> Iterator[Op]:
+        """Operations that take an object from a finished transaction; the second half of a move takes what it moved."""
+        assert self._log is not None
+        moving = {op.slot for op in self._log.ops if op.post is None}
+        own = self.txn + "/"
+        for op in self._log.ops:
+            if op.post is not None and op.slot and not op.slot.startswith(own) and op.slot not in moving:
+                yield op
 
     def _roll_back_because(self, error: Exception) -> None:
         try:

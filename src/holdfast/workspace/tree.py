@@ -16,14 +16,16 @@ Invariants
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from blake3 import blake3
 
 from holdfast.disk.calls import CALLS, Calls
+from holdfast.model.changeset import Change
 from holdfast.model.image import Image
 from holdfast.workspace.block import LOCKED_DIRECTORY, LOCKED_FILE, Block, Special, image_of, special_of
+from holdfast.workspace.collector import without_collector
 from holdfast.workspace.index import load, save
 from holdfast.workspace.walk import Walk
 
@@ -52,6 +54,7 @@ class _Item(NamedTuple):
     below: Block | None
 
 
+@without_collector
 def snapshot(root: str, state: str | None, *, calls: Calls = CALLS, workers: int = 1) -> Snapshot:
     """Look at everything under `root`; `state` is the directory that keeps the index, None for no index.
 
@@ -79,7 +82,7 @@ class Snapshot:
     def __init__(self, root: Block, index_note: str = "") -> None:
         self._root = root
         self._lookup: dict[Block, dict[_Name, int]] = {}
-        self.digest = blake3(_DOMAIN + root.digest).hexdigest()
+        self.digest = _tree_digest(root)
         self.index_note = index_note
 
     @property
@@ -124,6 +127,12 @@ class Snapshot:
         position = self._position(block, name)
         return image_of(block.record(position), block.extras().get(position, b"")) if position >= 0 else None
 
+    def digest_after(self, changes: Iterable[Change]) -> str:
+        """The digest this tree will have when the changes, and nothing else, have been made."""
+        from holdfast.workspace.prediction import block_after
+
+        return _tree_digest(block_after(self._root, changes))
+
     def _position(self, block: Block, name: _Name) -> int:
         places = self._lookup.get(block)
         if places is None:
@@ -148,6 +157,10 @@ class Snapshot:
                 yield item
             else:
                 waiting.pop()
+
+
+def _tree_digest(root: Block) -> str:
+    return blake3(_DOMAIN + root.digest).hexdigest()
 
 
 def _items_of(block: Block, prefix: bytes) -> Iterator[_Item]:

@@ -12,29 +12,34 @@ Invariants
   U1  Planning an undo changes nothing; carrying it out is an ordinary transaction that can itself be undone.
   U2  All conflicts are found and named before anything moves.
   U3  A directory of ours that now holds files of others is left standing, with a note.
-  U4  Going back uses the same slots (see `Held`), so every log stays true after undo, redo and undo again.
+  U4  An old object goes back only when its content was read and is what it was (see `proof`); otherwise it is
+      restored from another copy, or it is a conflict.
+  U5  Going back uses the same slots (see `Held`), so every log stays true after undo, redo and undo again.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from blake3 import blake3
 
-from holdfast.errors import Conflict, Tampering, UnknownId
-from holdfast.model.changeset import Change, ChangeSet, change_set
+from holdfast.errors import Conflict, HoldfastError, Tampering, UnknownId
+from holdfast.model.canonical import Json
+from holdfast.model.changeset import Change, ChangeSet, Observation, change_set, images_digest
 from holdfast.model.execution import Divergence
 from holdfast.model.image import Image, Seen, Stamp
 from holdfast.model.path import parent_of, printable
-from holdfast.store.blobs import Blobs
-from holdfast.store.contents import TEXT_LIMIT, is_text, read_contents
+from holdfast.store.contents import TEXT_LIMIT, is_text
 from holdfast.store.journal import Op
+from holdfast.workspace.collector import without_collector
 from holdfast.workspace.flip import DISPLACED, Flipper
 from holdfast.workspace.merge import merged_lines
-from holdfast.workspace.observe import RACY_NS, content_digest, is_same, look, observe, stamp_of
+from holdfast.workspace.observe import RACY_NS, is_same, look, observe, stamp_of
+from holdfast.workspace.proof import proven
 from holdfast.workspace.recovery import read_log
+from holdfast.workspace.shelf import Shelf, checked_bytes
 from holdfast.workspace.site import KEPT, Site
 from holdfast.workspace.staging import Bytes, CopyOf, Held, Source
 from holdfast.workspace.turns import Past, Turn, turns
@@ -48,6 +53,7 @@ class Undo(NamedTuple):
     left: tuple[Divergence, ...]
 
 
+@without_collector
 def read_past(site: Site, txn: str) -> Past:
     try:
         directory = site.state.directory(f"{KEPT}/{txn}")
@@ -56,21 +62,55 @@ def read_past(site: Site, txn: str) -> Past:
     return Past(txn, read_log(site.calls, directory), site.calls.fstat(directory).st_ctime_ns)
 
 
+@without_collector
 def plan_undo(site: Site, pasts: Sequence[Past]) -> Undo:
     """What to change; `pasts` newest first. Raises Conflict naming every path in the way."""
     site.workspace.forget()
     return _Planner(site, pasts).plan()
 
 
-def stands_as_left(site: Site, txn: str, settled_ns: int) -> bool:
-    """Does every path still hold the very object this transaction put there, unchanged since `settled_ns`?"""
+def described_reads(reads: Sequence[Observation]) -> dict[str, Json]:
+    """What a transaction found as its plan wanted it, for the header of its log: the paths, and one digest."""
+    return {"reads": [read.path for read in reads], "reads_digest": images_digest(reads)}
+
+
+@without_collector
+def stands_as_left(site: Site, txn: str, settled_ns: int, paths: Iterable[str]) -> bool:
+    """Does the effect of this transaction stand, on all `paths` that its plan names?
+
+    What it put somewhere must be that very object, unchanged since `settled_ns`; what it found as it should be
+    must look the same; everything else that the plan names was nothing, before and after, and must be nothing.
+    """
     try:
-        ops = read_past(site, txn).log.ops
+        log = read_past(site, txn).log
     except (UnknownId, Tampering):
         return False
     site.workspace.forget()
     flipper = Flipper(site, txn)
-    return all(_stands(site, flipper, op, settled_ns) for op in {op.path: op for op in ops}.values())
+    last = {op.path: op for op in log.ops}
+    if not all(_stands(site, flipper, op, settled_ns) for op in last.values()):
+        return False
+    reads = log.header.get("reads")
+    if not isinstance(reads, list):
+        return False
+    try:
+        found = [(path, _image_at(site, path)) for path in map(str, reads)]
+        others = set(paths) - last.keys() - {path for path, _ in found}
+        nothing = all(_image_at(site, path) is None for path in others)
+    except (OSError, HoldfastError):
+        return False  # what cannot be looked at proves nothing
+    return nothing and images_digest(found) == log.header.get("reads_digest")
+
+
+def _image_at(site: Site, path: str) -> Image | None:
+    try:
+        directory = site.workspace.directory(parent_of(path))
+    except OSError as error:
+        if error.errno in DISPLACED:
+            return None
+        raise
+    seen = observe(site.calls, directory, path.rpartition("/")[2], wait=False)
+    return seen.image if seen is not None else None
 
 
 def _stands(site: Site, flipper: Flipper, op: Op, settled_ns: int) -> bool:
@@ -80,8 +120,8 @@ def _stands(site: Site, flipper: Flipper, op: Op, settled_ns: int) -> bool:
     if found is None or op.post is None or found.st_ctime_ns <= settled_ns - RACY_NS:
         return True
     # Something may have been written since, if only its times: the content decides.
-    seen = observe(site.calls, site.workspace.directory(parent_of(op.path)), op.path.rpartition("/")[2], wait=False)
-    return seen is not None and seen.image == op.post.image
+    directory = site.workspace.directory(parent_of(op.path))
+    return proven(site.calls, directory, op.path.rpartition("/")[2], op.post, settled_ns) is not None
 
 
 class _Planner:
@@ -90,8 +130,7 @@ class _Planner:
         self._calls = site.calls
         self._pasts = pasts
         self._settled_ns = max((past.settled_ns for past in pasts), default=0)
-        self._blobs = Blobs(site.state)
-        self._slots_of: dict[int, list[str]] | None = None
+        self._shelf = Shelf(site, pasts, self._settled_ns)
         self._changes: dict[str, Change] = {}
         self._seen: dict[str, Seen] = {}
         self._sources: dict[str, Source] = {}
@@ -161,7 +200,14 @@ class _Planner:
         ):
             return Seen(expected.image, _stamp_like(expected, found))
         # In the tick of the clock in which we finished, only the content can tell who wrote last.
-        return observe(self._calls, directory, name, wait=found is None or found.st_ctime_ns > self._settled_ns)
+        try:
+            return observe(self._calls, directory, name, wait=found is None or found.st_ctime_ns > self._settled_ns)
+        except PermissionError:
+            if found is None or expected is None:
+                raise
+            if proven(self._calls, directory, name, expected, self._settled_ns) is None:
+                raise
+            return Seen(expected.image, _stamp_like(expected, found))
 
     def _is_settled(self, found: os.stat_result, expected: Seen) -> bool:
         """Nothing was written to it since, not even its times; directories change with what is in them."""
@@ -172,7 +218,7 @@ class _Planner:
         pre = current.image if current is not None else None
         if turn.target is None:
             self._changes[turn.path] = Change(turn.path, pre, None)
-            if turn.slot and self._held(turn.slot) is None:
+            if turn.slot and self._shelf.held(turn.slot) is None:
                 self._sources[turn.path] = Held(turn.slot, None)
             return
         # The very object moved away and stands elsewhere: rename it back. An inode number alone proves nothing.
@@ -183,72 +229,26 @@ class _Planner:
 
     def _find_object(self, turn: Turn, pre: Image | None) -> None:
         assert turn.target is not None
-        image, mtime = turn.target.image, turn.target.stamp.mtime_ns
-        slot = self._slot_holding(turn, turn.target)
-        if slot:
-            self._sources[turn.path] = Held(slot, turn.target)
-            return
-        held = self._held(turn.slot) if turn.slot else None
-        if held is not None and is_same(held, Seen(image._replace(mode=held.st_mode & 0o7777), turn.target.stamp)):
-            # The old object is here, but a transaction in between gave it another mode: copy it with the right one.
-            self._sources[turn.path] = CopyOf(lambda: self._open_slot(turn.slot), mtime)
+        image = turn.target.image
+        source: Source | None = self._shelf.object_for(turn, turn.target)
+        source = source or self._shelf.copy_of_other_mode(turn, turn.target)
+        if source is not None:
+            self._sources[turn.path] = source
             return
         if image.kind != "file" or (pre is not None and pre._replace(mode=image.mode) == image):
             return  # links, directories and modes are rebuilt from the image itself
-        source = self._stored(image.digest, image.size) or self._standing_elsewhere(image)
-        if source is None:
-            self._conflicts.append(Divergence(turn.path, "has no old content kept any more"))
-        else:
-            self._sources[turn.path] = source._replace(mtime_ns=mtime)
-
-    def _slot_holding(self, turn: Turn, target: Seen) -> str:
-        """The slot that has the old object: the path's own, or one of a later change to where it had been moved."""
-        if turn.slot and is_same(self._held(turn.slot), target):
-            return turn.slot
-        return next((slot for slot in self._slots_for(target.stamp.inode) if is_same(self._held(slot), target)), "")
-
-    def _slots_for(self, inode: int) -> list[str]:
-        """Slots that an object was put into by any of these transactions."""
-        if self._slots_of is None:
-            self._slots_of = {}
-            for op in (op for past in self._pasts for op in past.log.ops):
-                if op.pre is not None and op.slot:
-                    self._slots_of.setdefault(op.pre.stamp.inode, []).append(op.slot)
-        return self._slots_of.get(inode, [])
-
-    def _held(self, slot: str) -> os.stat_result | None:
-        try:
-            directory, name = self._site.slot_directory(slot, own="")
-        except FileNotFoundError:
-            return None
-        return look(self._calls, directory, name)
-
-    def _open_slot(self, slot: str) -> int:
-        directory, name = self._site.slot_directory(slot, own="")
-        return self._calls.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
-
-    def _stored(self, digest: str, size: int) -> Bytes | CopyOf | None:
-        if size == 0:
-            return Bytes(b"")
-        try:
-            self._calls.close(self._blobs.open(digest))
-            return CopyOf(lambda: self._blobs.open(digest))
-        except FileNotFoundError:
-            data = self._text(digest)
-            return Bytes(data) if data is not None else None
+        copy = self._shelf.stored(image.digest, image.size) or self._standing_elsewhere(image)
+        if copy is not None:
+            self._sources[turn.path] = copy._replace(mtime_ns=turn.target.stamp.mtime_ns)
+            return
+        why = "was changed by somebody" if self._shelf.held(turn.slot) is not None else "is no longer kept"
+        self._conflicts.append(Divergence(turn.path, f"cannot come back: its old content {why}"))
 
     def _standing_elsewhere(self, image: Image) -> CopyOf | None:
         """The same bytes at another path that these transactions touched; staging copies before anything moves."""
         for path, seen in self._seen.items():
             if seen.image.kind == "file" and seen.image.digest == image.digest:
                 return CopyOf(lambda path=path: self._open_workspace(path))  # type: ignore[misc]
-        return None
-
-    def _text(self, digest: str) -> bytes | None:
-        for past in self._pasts:
-            found = read_contents(self._calls, self._site.state.directory(f"{KEPT}/{past.txn}"), {digest})
-            if digest in found:
-                return found[digest]
         return None
 
     def _merge(self, turn: Turn, mine: Image | None, base: Image | None, theirs: Image | None) -> None:
@@ -286,8 +286,8 @@ class _Planner:
             self._take_text(turn.path, mine, data, mode)
 
     def _without(self, turn: Turn, now: bytes, wrote: Image, old: Image) -> bytes | None:
-        before = self._old_bytes(turn, old)
-        written = now if blake3(now).hexdigest() == wrote.digest else self._text(wrote.digest)
+        before = self._shelf.old_bytes(turn, old)
+        written = now if blake3(now).hexdigest() == wrote.digest else self._shelf.text(wrote.digest)
         if before is None or written is None or not all(map(is_text, (before, written, now))):
             return None
         return merged_lines(written, now, before)
@@ -306,34 +306,19 @@ class _Planner:
     def _merged_text(self, turn: Turn, mine: Image, base: Image, theirs: Image) -> bytes | None:
         if max(mine.size, base.size, theirs.size) > TEXT_LIMIT:
             return None
-        old = self._old_bytes(turn, theirs)
+        old = self._shelf.old_bytes(turn, theirs)
         now = self._workspace_bytes(turn.path, mine)
-        wrote = now if mine.digest == base.digest else old if theirs.digest == base.digest else self._text(base.digest)
+        known = {mine.digest: now, theirs.digest: old}
+        wrote = known[base.digest] if base.digest in known else self._shelf.text(base.digest)
         if old is None or now is None or wrote is None:
             return None
         return merged_lines(wrote, now, old) if all(map(is_text, (old, now, wrote))) else None
 
-    def _old_bytes(self, turn: Turn, theirs: Image) -> bytes | None:
-        slot = self._slot_holding(turn, turn.target) if turn.target is not None else ""
-        if slot:
-            return self._checked_bytes(self._open_slot(slot), theirs)
-        source = self._stored(theirs.digest, theirs.size)
-        if isinstance(source, CopyOf):
-            return self._checked_bytes(source.open(), theirs)
-        return source.data if isinstance(source, Bytes) else None
-
     def _workspace_bytes(self, path: str, image: Image | None) -> bytes | None:
-        return self._checked_bytes(self._open_workspace(path), image) if image is not None else None
+        return checked_bytes(self._calls, self._open_workspace(path), image) if image is not None else None
 
     def _open_workspace(self, path: str) -> int:
         return self._calls.open_beneath(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, self._site.workspace.fd)
-
-    def _checked_bytes(self, fd: int, image: Image) -> bytes | None:
-        try:
-            data = self._calls.pread(fd, TEXT_LIMIT + 1, 0)
-            return data if content_digest(self._calls, fd) == image.digest and len(data) == image.size else None
-        finally:
-            self._calls.close(fd)
 
     def _keep_directories_in_use(self) -> None:
         """U3: deepest first, a directory goes only when everything in it goes too."""
@@ -341,7 +326,10 @@ class _Planner:
             change = self._changes[path]
             if change.post is not None or change.pre is None or change.pre.kind != "directory":
                 continue
-            names = self._calls.names(self._site.workspace.directory(path))
+            try:
+                names = self._calls.names(self._site.workspace.directory(path))
+            except PermissionError:
+                continue  # closed to us by its mode; it is opened before it goes, and goes only if it is empty
             staying = [name for name in names if not self._goes(f"{path}/{name}")]
             if staying:
                 del self._changes[path]
