@@ -10,6 +10,7 @@
     ├── ApprovalNeeded ....................... 3   a person must say yes
     ├── Denied ............................... 4   policy says no
     ├── Blocked .............................. 5   a precondition or gate failed before anything changed
+    │   └── SandboxUnavailable                     this host cannot confine a program as its profile demands
     ├── VerificationFailed ................... 6   a check failed; rolled back, or never applied
     ├── NeedsHuman ........................... 7   could not be rolled back completely
     ├── Conflict ............................. 8   the workspace is not what was simulated
@@ -91,6 +92,11 @@ class Denied(HoldfastError):
 class Blocked(HoldfastError):
     code = "blocked"
     exit_status = 5
+
+
+class SandboxUnavailable(Blocked):
+    code = "sandbox_unavailable"
+    default_hint = "See what this host enforces, and why not, with: holdfast doctor"
 
 
 class VerificationFailed(HoldfastError):

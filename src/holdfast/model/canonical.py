@@ -41,6 +41,11 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(canonical(value)).hexdigest()
 
 
+def whole_characters(text: str) -> str:
+    """Half characters have no canonical form, and a record must not fail after the change was made."""
+    return "".join("\ufffd" if "\ud800" <= ch <= "\udbff" else ch for ch in text)
+
+
 def _refuse_foreign_types(value: object) -> None:
     if isinstance(value, str):
         # A high surrogate and a low one side by side would be written like the character they stand for (C1).

@@ -15,6 +15,8 @@ from typing import NamedTuple
 from holdfast.model.canonical import canonical_rows, quoted
 from holdfast.model.image import Image, image_text
 
+_ROWS_AT_ONCE = 512
+
 
 class Change(NamedTuple):
     """One path: what must be there (`pre`), what will be there (`post`); None is nothing.
@@ -65,27 +67,47 @@ def change_set(changes: Iterable[Change], reads: Iterable[Observation] = ()) -> 
 def images_digest(images: Iterable[tuple[str, Image | None]]) -> str:
     """One digest over what stands at some paths: the proof that a rollback restored them."""
     ordered = sorted(images, key=lambda row: row[0].encode("utf-8", "surrogateescape"))
-    return _sha256(_listed([f"[{quoted(path)},{image_text(image)}]" for path, image in ordered]))
+    digest = _Listed("[")
+    for path, image in ordered:
+        digest.add(f"[{quoted(path)},{image_text(image)}]")
+    return digest.closed("]")
 
 
 def _digests(changes: tuple[Change, ...], reads: tuple[Observation, ...]) -> tuple[str, str]:
     """Over `[changes, reads]`, and over the same without what will be; each image is spelled once."""
-    whole, base = [], []
+    whole, base = _Listed("[["), _Listed("[[")
     for path, pre, post, origin in changes:
         known = f"[{quoted(path)},{image_text(pre)}"
-        base.append(known + "]")
-        whole.append(f"{known},{image_text(post)},{'null' if origin is None else quoted(origin)}]")
+        base.add(known + "]")
+        whole.add(f"{known},{image_text(post)},{'null' if origin is None else quoted(origin)}]")
     seen = canonical_rows(reads).decode("ascii")
-    return _sha256(f"[{_listed(whole)},{seen}]"), _sha256(f"[{_listed(base)},{seen}]")
+    return whole.closed(f"],{seen}]"), base.closed(f"],{seen}]")
 
 
-def _listed(rows: list[str]) -> str:
-    return f"[{','.join(rows)}]"
+class _Listed:
+    """SHA-256 over rows with commas between, some at a time: the text of 100,000 of them would be 40 MB."""
+
+    def __init__(self, opening: str) -> None:
+        self._sha256 = hashlib.sha256(opening.encode("ascii"))
+        self._rows: list[str] = []
+        self._comma = ""
+
+    def add(self, row: str) -> None:
+        self._rows.append(row)
+        if len(self._rows) == _ROWS_AT_ONCE:
+            self._digest_rows()
+
+    def closed(self, ending: str) -> str:
+        self._digest_rows()
+        self._sha256.update(ending.encode("ascii"))
+        return self._sha256.hexdigest()
+
+    def _digest_rows(self) -> None:
+        if self._rows:
+            self._sha256.update((self._comma + ",".join(self._rows)).encode("ascii"))
+            self._rows.clear()
+            self._comma = ","
 
 
 def _path_bytes(item: Change | Observation) -> bytes:
     return item.path.encode("utf-8", "surrogateescape")
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("ascii")).hexdigest()

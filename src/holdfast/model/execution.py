@@ -7,7 +7,8 @@
 
 ABORTED      nothing in the workspace was changed
 ROLLED_BACK  everything was changed back, and a digest over the touched paths proves it
-PARTIAL      what was ours was changed back; files that somebody else changed meanwhile were left to them
+PARTIAL      what was ours was changed back; files that somebody else changed meanwhile were left to them,
+             or a service action could not be taken back
 FAILED       the rollback itself could not finish; the material is kept, a human is needed
              (from BACKING_UP: nothing moved, but the journal can no longer be told so)
 
@@ -119,6 +120,8 @@ class Execution:
     errors: tuple[str, ...] = ()
     changes: int = 0
     proven: int = 0
+    # Service actions taken back after the files were, in words.
+    taken_back: tuple[str, ...] = ()
 
     @property
     def status(self) -> Status:

@@ -66,6 +66,11 @@ def is_protected(path: str) -> bool:
     return any(_folded(name) in _PROTECTED for name in path.split("/"))
 
 
+def folded(path: str) -> str:
+    """The path in the spelling a case-insensitive or normalising file system would compare, name by name."""
+    return "/".join([_folded(name) for name in path.split("/")])
+
+
 def parent_of(path: str) -> str:
     """The directory a path is in; the empty string is the workspace itself."""
     return path.rpartition("/")[0]

@@ -4,7 +4,7 @@ A plan is a value; execution spends it and decides nothing.
 Its digest covers every field, contents by SHA-256, so an approval of a digest is an approval of the bytes.
 
 The steps form a closed union.
-`run`, `service` and `agent` are words of the language that this release refuses (see SHORTCOMINGS.md).
+`agent` is a word of the language that this release refuses (see SHORTCOMINGS.md).
 """
 
 from __future__ import annotations
@@ -15,10 +15,18 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from holdfast.model.canonical import canonical_rows
+from holdfast.model.check import CommandCheck as CommandCheck
+from holdfast.model.check import HealthCheck as HealthCheck
+from holdfast.model.check import HttpCheck as HttpCheck
+from holdfast.model.check import VerifyCheck as VerifyCheck
+from holdfast.model.check import document as check_document
+from holdfast.model.check import masked_words
+from holdfast.model.path import printable
 
 Risk = Literal["low", "medium", "high", "critical"]
 RISKS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
 OnFailure = Literal["rollback", "stop", "continue"]
+Verb = Literal["restart", "reload", "start", "stop"]
 _STEPS_AT_ONCE = 512
 
 
@@ -36,7 +44,14 @@ class FromFile(NamedTuple):
     sha256: str
 
 
-Content: TypeAlias = Inline | FromFile
+class Digested(NamedTuple):
+    """Bytes known only by their digest: the plan was read back from the records. It can be judged, not rehearsed."""
+
+    sha256: str
+    size: int
+
+
+Content: TypeAlias = Inline | FromFile | Digested
 
 
 class Write(NamedTuple):
@@ -52,7 +67,7 @@ class Update(NamedTuple):
     """Replace a file whose content is exactly `old`."""
 
     path: str
-    old: bytes
+    old: bytes | Digested
     content: Content
     mode: int | None = None
     action: Literal["update"] = "update"
@@ -102,28 +117,58 @@ class Read(NamedTuple):
     action: Literal["read"] = "read"
 
 
-Step: TypeAlias = Write | Update | Create | Delete | Move | Chmod | Symlink | Read
-
-
-class CommandCheck(NamedTuple):
-    """A command that must exit 0 within a time."""
+class Run(NamedTuple):
+    """A command that runs in the shadow; whatever it does to files there becomes part of the change set."""
 
     argv: tuple[str, ...]
     within_ms: int = 600_000
-    kind: Literal["run"] = "run"
+    action: Literal["run"] = "run"
+
+    @property
+    def path(self) -> str:
+        """Its effects are found by capture; the step itself names no path."""
+        return ""
 
 
-class HttpCheck(NamedTuple):
-    """A GET that must answer with a status, and optionally contain a text, within a time."""
+class Signal(NamedTuple):
+    """Restart, reload, start or stop a service of the host by its name."""
+
+    verb: Verb
+    name: str
+
+
+class Launch(NamedTuple):
+    """Start a program that stays."""
+
+    argv: tuple[str, ...]
+
+
+class Call(NamedTuple):
+    """An HTTP request that must be answered with a status from 200 to 299."""
 
     url: str
-    status: int = 200
-    contains: str = ""
-    within_ms: int = 10_000
-    kind: Literal["http"] = "http"
+    method: str = "POST"
+    body: str = ""
 
 
-HealthCheck: TypeAlias = CommandCheck | HttpCheck
+Effect: TypeAlias = Signal | Launch | Call
+
+
+class Service(NamedTuple):
+    """An effect outside the files, after they are in place. Without compensation it cannot be taken back."""
+
+    effect: Effect
+    compensation: Effect | None = None
+    within_ms: int = 30_000
+    action: Literal["service"] = "service"
+
+    @property
+    def path(self) -> str:
+        return ""
+
+
+FileStep: TypeAlias = Write | Update | Create | Delete | Move | Chmod | Symlink | Read
+Step: TypeAlias = FileStep | Run | Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +178,25 @@ class Plan:
     objective: str = ""
     rationale: str = ""
     risk: Risk = "low"
-    verify: tuple[CommandCheck, ...] = ()
+    verify: tuple[VerifyCheck, ...] = ()
     health: tuple[HealthCheck, ...] = ()
     on_failure: OnFailure = "rollback"
+    # Checks asked for in plain words; what they mean is settled when the tree is there (see checks.words).
+    words: tuple[str, ...] = ()
+    # Why no checks are wanted at all; empty when they are.
+    unverified_because: str = ""
     # Over everything above, contents included; made once, since it reads every byte of them.
     digest: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        digest = hashlib.sha256(canonical_rows(self._head()))
+        whole = {
+            **self._head(),
+            # With their passwords, which `_head` masks: another password is another plan.
+            "verification_plan": [check._asdict() for check in self.verify],
+            "verification_in_words": list(self.words),
+            "health_checks": [check._asdict() for check in self.health],
+        }
+        digest = hashlib.sha256(canonical_rows(whole))
         for start in range(0, len(self.steps), _STEPS_AT_ONCE):
             digest.update(canonical_rows([row_of(step) for step in self.steps[start : start + _STEPS_AT_ONCE]]))
         object.__setattr__(self, "digest", digest.hexdigest())
@@ -152,7 +208,7 @@ class Plan:
 
     @property
     def affected_paths(self) -> tuple[str, ...]:
-        named = {step.path for step in self.steps if not isinstance(step, Read)}
+        named = {step.path for step in self.steps if not isinstance(step, (Read, Run, Service))}
         named.update(step.to for step in self.steps if isinstance(step, Move))
         return tuple(sorted(named))
 
@@ -168,8 +224,10 @@ class Plan:
             "objective": self.objective,
             "rationale": self.rationale,
             "risk_proposed": self.risk,
-            "verification_plan": [check._asdict() for check in self.verify],
-            "health_checks": [check._asdict() for check in self.health],
+            "verification_plan": [check_document(check) for check in self.verify],
+            "verification_in_words": [masked_words(text) for text in self.words],
+            "unverified_because": self.unverified_because,
+            "health_checks": [check_document(check) for check in self.health],
             "rollback_plan": "restore every touched path from the journal, then prove it by digest",
             "on_failure": self.on_failure,
         }
@@ -195,12 +253,25 @@ def _digestible(value: object) -> object:
         return value
     if isinstance(value, Inline):
         return _bytes_row(value.data)
-    if isinstance(value, FromFile):
+    if isinstance(value, (FromFile, Digested)):
         return {"sha256": value.sha256, "size": value.size}
     if isinstance(value, bytes):
         return _bytes_row(value)
+    if isinstance(value, (Signal, Launch, Call)):
+        return value._asdict()
     return value
 
 
 def _bytes_row(data: bytes) -> dict[str, object]:
     return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+
+
+def worded(effect: Effect) -> str:
+    """For a person: `restart nginx`, `launch ./serve`, `POST http://…`."""
+    match effect:
+        case Signal():
+            return f"{effect.verb} {effect.name}"
+        case Launch():
+            return f"launch {printable(' '.join(effect.argv))}"
+        case Call():
+            return f"{effect.method} {printable(effect.url)}"

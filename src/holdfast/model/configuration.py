@@ -1,0 +1,106 @@
+"""What configuration says, frozen. `settings` reads it; everybody else only holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from holdfast.model.tables import Layer, Source
+
+Transport = Literal["acp", "headless", "api", "command", "manual"]
+Network = Literal["none", "loopback", "proxy", "full"]
+Checkpoint = Literal["git", "none"]
+Unsandboxed = Literal["refuse", "allow"]
+TRANSPORTS: tuple[Transport, ...] = ("acp", "headless", "api", "command", "manual")
+NETWORKS: tuple[Network, ...] = ("none", "loopback", "proxy", "full")
+CHECKPOINTS: tuple[Checkpoint, ...] = ("git", "none")
+UNSANDBOXED: tuple[Unsandboxed, ...] = ("refuse", "allow")
+
+
+class ProgramLimits(NamedTuple):
+    """For programs run in the sandbox; None leaves the sandbox's own default."""
+
+    time_ms: int | None = None
+    output_bytes: int | None = None
+    memory_bytes: int | None = None
+    processes: int | None = None
+    disk_bytes: int | None = None
+    open_files: int | None = None
+
+
+class CheckSettings(NamedTuple):
+    """Besides what is detected. `coverage` is a percentage, `failures` the most that pass; None asks for nothing."""
+
+    run: tuple[tuple[str, ...], ...] = ()
+    detect: bool = True
+    coverage: int | None = None
+    failures: int | None = None
+    required: tuple[str, ...] = ()
+    time_ms: int | None = None
+
+
+class Budget(NamedTuple):
+    """Money in millionths of a dollar; None is no limit."""
+
+    micro_usd: int | None = None
+    time_ms: int | None = None
+    tokens: int | None = None
+    turns: int | None = None
+
+
+class RunSettings(NamedTuple):
+    parallel: int = 1
+    # None: git inside a repository, nothing elsewhere.
+    checkpoint: Checkpoint | None = None
+    budget: Budget = Budget()
+
+
+class AgentSettings(NamedTuple):
+    name: str
+    transport: Transport | None = None
+    network: Network = "none"
+    command: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    limits: ProgramLimits = ProgramLimits()
+    micro_usd: int | None = None
+
+
+class Origin(NamedTuple):
+    """One key as one file states it; what no file states is the default."""
+
+    key: str
+    layer: Layer
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    # Never visible in a shadow.
+    hidden: tuple[str, ...] = ()
+    # Ignored paths that land all the same.
+    keep: tuple[str, ...] = ()
+    checks: CheckSettings = field(default_factory=CheckSettings)
+    hints: tuple[str, ...] = ()
+    # The [policy] tables as decoded, one a layer.
+    policy: tuple[Source, ...] = ()
+    # (name, hex of the public key)
+    approvers: tuple[tuple[str, str], ...] = ()
+    # Who this user is among the approvers; empty is the login name.
+    me: str = ""
+    # Where nothing can isolate a program: refuse to run it, or run it all the same.
+    unsandboxed: Unsandboxed = "refuse"
+    limits: ProgramLimits = field(default_factory=ProgramLimits)
+    run: RunSettings = field(default_factory=RunSettings)
+    agents: tuple[AgentSettings, ...] = ()
+    # Services that are plain processes: (name, the command that starts it). Whatever else restarts is systemd's.
+    services: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    # Every key that some file states, the most trusted file first.
+    origins: tuple[Origin, ...] = ()
+
+    @property
+    def approver_keys(self) -> Mapping[str, str]:
+        return dict(self.approvers)
+
+    def agent(self, name: str) -> AgentSettings | None:
+        return next((agent for agent in self.agents if agent.name == name), None)

@@ -1,0 +1,97 @@
+"""A plan read back from its document: the same value with the same digest, or ValueError.
+
+The document names contents by SHA-256 and size. The digest covers exactly that,
+so a plan whose bytes are no longer at hand (`Digested`) can still be shown and judged; it cannot be rehearsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar, get_args
+
+from holdfast.model.plan import (
+    Call,
+    Content,
+    Digested,
+    Effect,
+    HealthCheck,
+    Inline,
+    Launch,
+    Plan,
+    Signal,
+    Step,
+    Update,
+    VerifyCheck,
+)
+
+# From SHA-256 and size to the bytes, wherever they are kept; what is small and compared is given as it is.
+Finder: TypeAlias = Callable[[str, int], Content]
+_Made = TypeVar("_Made")
+
+_STEPS: dict[str, Any] = {kind._field_defaults["action"]: kind for kind in get_args(Step)}
+_CHECKS: dict[str, Any] = {kind._field_defaults["kind"]: kind for kind in get_args(HealthCheck | VerifyCheck)}
+_EFFECTS: tuple[Any, ...] = (Signal, Launch, Call)
+
+
+def digested(sha256: str, size: int) -> Content:
+    """The finder for whoever has no bytes."""
+    return Digested(sha256, size)
+
+
+def plan_from(document: Mapping[str, Any], find: Finder = digested) -> Plan:
+    """The plan whose document this is."""
+    try:
+        plan = Plan(
+            intent=document["intent"],
+            objective=document["objective"],
+            rationale=document["rationale"],
+            risk=document["risk_proposed"],
+            verify=tuple(_record(_CHECKS[row["kind"]], row) for row in document["verification_plan"]),
+            health=tuple(_record(_CHECKS[row["kind"]], row) for row in document["health_checks"]),
+            on_failure=document["on_failure"],
+            words=tuple(document["verification_in_words"]),
+            unverified_because=document["unverified_because"],
+            steps=tuple(step_from(row, find) for row in document["steps"]),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"this is not the document of a plan: {error!r}") from error
+    if plan.digest != document["digest"]:
+        raise ValueError("the document of the plan was changed: its digest is another one")
+    return plan
+
+
+def step_from(row: Mapping[str, Any], find: Finder = digested) -> Step:
+    """One step from its description."""
+    kind = _STEPS[row["action"]]
+    fields = {name: _value(name, value, find) for name, value in row.items()}
+    step: Step = _record(kind, fields)
+    if isinstance(step, Update) and not isinstance(step.old, (bytes, Digested)):
+        raise TypeError("the old content of an update is bytes")
+    return step
+
+
+def _value(name: str, value: Any, find: Finder) -> Any:
+    if name == "content":
+        return find(value["sha256"], value["size"])
+    if name == "old":
+        found = find(value["sha256"], value["size"])
+        return found.data if isinstance(found, Inline) else Digested(value["sha256"], value["size"])
+    if name in ("effect", "compensation") and value is not None:
+        return _effect(value)
+    return value
+
+
+def _effect(row: Mapping[str, Any]) -> Effect:
+    for kind in _EFFECTS:
+        if set(row) == set(kind._fields):
+            effect: Effect = _record(kind, row)
+            return effect
+    raise KeyError(f"no effect has the fields {sorted(row)}")
+
+
+def _record(kind: Callable[..., _Made], row: Mapping[str, Any]) -> _Made:
+    """Exactly the fields of the kind; JSON's lists are our tuples."""
+    fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
+    if set(row) != set(fields):
+        raise KeyError(f"{kind.__name__} has the fields {', '.join(fields)}")
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})

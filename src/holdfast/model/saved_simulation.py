@@ -1,0 +1,82 @@
+"""A simulation and its change set read back from what was written, with the digests they had, or ValueError."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.model.changeset import Change, ChangeSet, Observation, change_set
+from holdfast.model.execution import Receipt
+from holdfast.model.image import Image
+from holdfast.model.simulation import ByProduct, Rollback, SimulatedStep, Simulation
+
+_DERIVED = frozenset(("version", "highest_risk", "all_rollbacks_exist", "irreversible_actions", "feasible"))
+
+
+def simulation_from(document: Mapping[str, Any], at_ns: int) -> Simulation:
+    """The report whose document this is; what is derived from the rest must agree with it."""
+    try:
+        fields = {name: value for name, value in document.items() if name not in _DERIVED}
+        simulation = Simulation(
+            **{
+                **fields,
+                "steps": tuple(_step(row) for row in fields["steps"]),
+                "receipts": tuple(receipt_from(row) for row in fields["receipts"]),
+                "by_products": tuple(ByProduct(**row) for row in fields["by_products"]),
+                "suspicious": tuple(fields["suspicious"]),
+                "dangers": tuple(fields["dangers"]),
+                "enforced": tuple(fields["enforced"]),
+                "at_ns": at_ns,
+            }
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"this is not the document of a simulation: {error!r}") from error
+    if _plain(simulation.document()) != _plain(document):
+        raise ValueError("the document of the simulation contradicts itself")
+    return simulation
+
+
+def change_set_rows(changes: ChangeSet) -> dict[str, object]:
+    """A change set as JSON, without its digests: whoever reads it back computes them."""
+    return {"changes": [list(change) for change in changes.changes], "reads": [list(read) for read in changes.reads]}
+
+
+def change_set_from(rows: Mapping[str, Any]) -> ChangeSet:
+    try:
+        changes = [Change(path, _image(pre), _image(post), origin) for path, pre, post, origin in rows["changes"]]
+        reads = [Observation(path, _required(_image(image))) for path, image in rows["reads"]]
+        return change_set(changes, reads)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"this is not a change set: {error!r}") from error
+
+
+def _step(row: Mapping[str, Any]) -> SimulatedStep:
+    tuples = {name: tuple(row[name]) for name in ("affected", "ways_to_fail", "confirmations")}
+    receipt = receipt_from(row["receipt"]) if row["receipt"] is not None else None
+    return SimulatedStep(**{**row, **tuples, "rollback": Rollback(**row["rollback"]), "receipt": receipt})
+
+
+def receipt_from(row: Mapping[str, Any]) -> Receipt:
+    return Receipt(**{**row, "command": tuple(row["command"])})
+
+
+def _image(row: Any) -> Image | None:
+    if row is None:
+        return None
+    *plain, xattrs = row
+    return Image._make((*plain, tuple((name, value) for name, value in xattrs)))
+
+
+def _required(image: Image | None) -> Image:
+    if image is None:
+        raise TypeError("a path that was read has an image")
+    return image
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists, all the way down, as JSON would give them."""
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,147 @@
+"""The simulation: what happened when a plan was tried in a shadow. A report of facts, with a digest over all of them.
+
+    SUCCESS   every step was done, every precondition held
+    BLOCKED   a step could not be done; there is nothing to land
+    UNSAFE    the steps were done, but something about it must not land (see `dangers`)
+
+Invariant M1: the digest covers every field but the id and the time; an edited report has another digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b32encode
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from holdfast.model.canonical import canonical_rows, digest_of
+from holdfast.model.execution import Receipt
+from holdfast.model.plan import Risk
+
+Outcome = Literal["SUCCESS", "BLOCKED", "UNSAFE"]
+Precondition = Literal["met", "unmet", "unknown"]
+StepRisk = Literal["SAFE", "CAUTIOUS", "RISKY", "CRITICAL"]
+STEP_RISKS: tuple[StepRisk, ...] = ("SAFE", "CAUTIOUS", "RISKY", "CRITICAL")
+Capability = Literal["FULL", "PARTIAL", "NONE"]
+_STEPS_AT_ONCE = 512
+
+
+class Rollback(NamedTuple):
+    """How one step would be taken back. Feasible: the means are there. Coherent: it restores all the step changed."""
+
+    exists: bool
+    procedure: str
+    coherent: bool
+    feasible: bool
+    capability: Capability
+
+
+class SimulatedStep(NamedTuple):
+    step_id: str
+    operation: str
+    target: str
+    precondition: Precondition
+    detail: str
+    predicted_change: str
+    affected: tuple[str, ...]
+    rollback: Rollback
+    ways_to_fail: tuple[str, ...]
+    risk: StepRisk
+    confirmations: tuple[str, ...] = ()
+    # What a `run` step did in the shadow; none for file steps.
+    receipt: Receipt | None = None
+    # An effect outside the files: named, never rehearsed.
+    unrehearsed: str = ""
+
+
+class ByProduct(NamedTuple):
+    """Made in the shadow, seen, and not part of the change: ignored by the repository's own rules."""
+
+    path: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    plan_id: str
+    plan_digest: str
+    status: Outcome
+    change_set: str
+    base: str
+    # The tree of the workspace the shadow stood on, and the tree it would become.
+    base_tree: str
+    predicted_tree: str
+    steps: tuple[SimulatedStep, ...]
+    receipts: tuple[Receipt, ...] = ()
+    by_products: tuple[ByProduct, ...] = ()
+    # What programs did in the shadow that is discarded and worth a look: hooks, configuration or refs of .git.
+    suspicious: tuple[str, ...] = ()
+    dangers: tuple[str, ...] = ()
+    # What the sandbox really enforced while programs ran; empty when none ran.
+    enforced: tuple[str, ...] = ()
+    shadow: str = ""
+    at_ns: int = 0
+    # Made once: a report has as many steps as the plan, and everybody asks for its digest.
+    digest: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        digest = hashlib.sha256(canonical_rows({**self._head(), "steps": len(self.steps)}))
+        for start in range(0, len(self.steps), _STEPS_AT_ONCE):
+            digest.update(canonical_rows(self.steps[start : start + _STEPS_AT_ONCE]))
+        object.__setattr__(self, "digest", digest.hexdigest())
+
+    @property
+    def id(self) -> str:
+        """Content and time: the same plan simulated twice gives two reports."""
+        seed = bytes.fromhex(digest_of([self.digest, self.at_ns]))
+        return "s-" + b32encode(seed)[:8].decode("ascii").lower()
+
+    @property
+    def highest_risk(self) -> StepRisk:
+        return max((step.risk for step in self.steps), key=STEP_RISKS.index, default="SAFE")
+
+    @property
+    def irreversible(self) -> tuple[SimulatedStep, ...]:
+        return tuple(step for step in self.steps if step.rollback.capability == "NONE")
+
+    @property
+    def unrehearsed(self) -> tuple[str, ...]:
+        return tuple(step.unrehearsed for step in self.steps if step.unrehearsed)
+
+    def document(self) -> dict[str, object]:
+        """The report as JSON shows it, without id and time."""
+        return {**self._head(), "steps": [_step_document(step) for step in self.steps]}
+
+    def _head(self) -> dict[str, object]:
+        """Everything but the steps."""
+        return {
+            "version": 1,
+            "plan_id": self.plan_id,
+            "plan_digest": self.plan_digest,
+            "status": self.status,
+            "change_set": self.change_set,
+            "base": self.base,
+            "base_tree": self.base_tree,
+            "predicted_tree": self.predicted_tree,
+            "receipts": [receipt._asdict() for receipt in self.receipts],
+            "by_products": [item._asdict() for item in self.by_products],
+            "suspicious": list(self.suspicious),
+            "dangers": list(self.dangers),
+            "enforced": list(self.enforced),
+            "shadow": self.shadow,
+            "highest_risk": self.highest_risk,
+            "all_rollbacks_exist": all(step.rollback.exists for step in self.steps),
+            "irreversible_actions": [step.step_id for step in self.irreversible],
+            "feasible": all(step.rollback.feasible for step in self.steps),
+        }
+
+
+# The words of the steps' report in the words of a plan.
+PLAN_RISK: dict[StepRisk, Risk] = {"SAFE": "low", "CAUTIOUS": "medium", "RISKY": "high", "CRITICAL": "critical"}
+
+
+def _step_document(step: SimulatedStep) -> dict[str, object]:
+    row = step._asdict()
+    row["rollback"] = step.rollback._asdict()
+    row["receipt"] = step.receipt._asdict() if step.receipt is not None else None
+    return row
