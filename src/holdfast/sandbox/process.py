@@ -2,7 +2,7 @@
 
     RUNNING ──exit──▶ SETTLING ──▶ STOPPING ──▶ SWEPT ──▶ REAPED
        │              (100 ms)     (TERM, grace)  (KILL)
-       └──deadline────────────────────▲
+       └──deadline, limit─────────────▲
 
 Invariants
   P1  No shell. What is in `argv` reaches the program byte for byte; the program is an absolute path before the fork.
@@ -26,7 +26,8 @@ Why `preexec_fn`: there is no other way to ask for P8 without a helper program b
 It is unsafe where other threads hold locks during the fork; it therefore calls only what was loaded and bound before.
 P8 is tied to the thread that called `run`, which waits here until the program is gone.
 
-Deliberately absent: isolation and resource limits (the sandbox adds them by what it puts in front of `argv`).
+Deliberately absent: isolation and resource limits (`confined.py` adds them by what it puts in front of `argv`,
+and by a `watch` that is asked again and again while the program runs, and may end it by naming a reason).
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ import signal
 import stat
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from holdfast.errors import InvalidInput, Unsupported
 from holdfast.model.path import printable
 from holdfast.sandbox.family import Family
+from holdfast.sandbox.output import Capture
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -54,15 +56,20 @@ _CHUNK = 1 << 16
 # A pipeline's last member may write a moment longer than the program that started it.
 _SETTLE_S = 0.1
 _SCAN_EVERY_S = 0.02
+_WATCH_EVERY_S = 0.05
 # Longer than any ordinary process needs to die; what still stands then hangs in the kernel, or forks faster than we.
 _SWEEP_S = 3.0
 _KILL_PAUSE_S = 0.002
+_DYING_S = 1.0
 _LAST_READS = 1 + (1 << 20) // _CHUNK  # a pipe holds 1 MiB at most, unless root made it larger
 _RESET_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD)
 
 
 class Command(NamedTuple):
-    """A program to run. `env` is the whole environment; `output_limit` bytes of output are kept."""
+    """A program to run. `env` is the whole environment; `output_limit` bytes of output are kept.
+
+    `stdin` is all it can read; `pass_fds` are descriptors it gets besides 0, 1 and 2, under the same numbers.
+    """
 
     argv: tuple[str, ...]
     cwd: str
@@ -70,6 +77,12 @@ class Command(NamedTuple):
     timeout_ms: int
     output_limit: int = 1 << 20
     grace_ms: int = 1000
+    stdin: bytes = b""
+    pass_fds: tuple[int, ...] = ()
+
+
+# Given the program's pid and the bytes printed so far; the reason to end it, or nothing.
+Watch: TypeAlias = Callable[[int, int], str]
 
 
 class Finished(NamedTuple):
@@ -77,7 +90,7 @@ class Finished(NamedTuple):
 
     `output` is head and tail with a line between them that says how much (`output_truncated`) was left out.
     `left_behind` counts processes found alive after the program's end, and ended;
-    `survivors` those that could not be ended.
+    `survivors` those that could not be ended. `stopped` is the reason the watch gave for ending it.
     """
 
     exit_code: int | None
@@ -88,11 +101,12 @@ class Finished(NamedTuple):
     output_truncated: int
     left_behind: int
     survivors: int
+    stopped: str = ""
 
     @property
     def succeeded(self) -> bool:
         """It ended by itself, in time, with 0, and nothing of it still runs."""
-        return self.exit_code == 0 and not self.timed_out and not self.survivors
+        return self.exit_code == 0 and not self.timed_out and not self.survivors and not self.stopped
 
 
 def clean_environment(home: str, path: str | None = None, tmpdir: str | None = None) -> dict[str, str]:
@@ -105,18 +119,18 @@ def clean_environment(home: str, path: str | None = None, tmpdir: str | None = N
     return {"PATH": absolute or DEFAULT_PATH, "HOME": home, "LANG": "C.UTF-8", "TMPDIR": tmpdir or home}
 
 
-def run(command: Command, *, on_output: Callable[[bytes], None] | None = None) -> Finished:
+def run(command: Command, *, on_output: Callable[[bytes], None] | None = None, watch: Watch | None = None) -> Finished:
     """Run to the end or to the deadline. InvalidInput when it cannot be started at all."""
     _check_host()
-    program = _program(command)
+    program = program_of(command)
     mark = f"{MARK}={os.urandom(16).hex()}"
     started = time.monotonic()
-    running = _Running(_start(command, program, mark), mark, _Capture(command.output_limit), on_output)
+    running = _Running(_start(command, program, mark), mark, Capture(command.output_limit), on_output)
     try:
-        running.wait(started + command.timeout_ms / 1000)
-        timed_out = not running.exited
+        stopped = running.wait(started + command.timeout_ms / 1000, watch)
+        timed_out = not running.exited and not stopped
         duration_ms = int((time.monotonic() - started) * 1000)
-        running.stop(command.grace_ms / 1000)
+        running.stop(0 if stopped else command.grace_ms / 1000)
         exit_code, by_signal = running.status()
         return Finished(
             exit_code=exit_code,
@@ -127,6 +141,7 @@ def run(command: Command, *, on_output: Callable[[bytes], None] | None = None) -
             output_truncated=running.capture.left_out,
             left_behind=len(running.left_behind),
             survivors=running.survivors,
+            stopped=stopped,
         )
     finally:
         running.close()
@@ -140,7 +155,7 @@ def _check_host() -> None:
         raise Unsupported("SIGCHLD is ignored here; exit codes would be lost, and pids reused too early (P5)")
 
 
-def _program(command: Command) -> str:
+def program_of(command: Command) -> str:
     """The absolute path of the program, or InvalidInput with the reason it cannot be started."""
     if not command.argv or not command.argv[0]:
         raise InvalidInput("the command is empty")
@@ -185,17 +200,19 @@ def _start(command: Command, program: str, mark: str) -> Popen[bytes]:
     import subprocess
 
     name, _, value = mark.partition("=")
+    stdin = _readable(command.stdin) if command.stdin else subprocess.DEVNULL
     try:
         return subprocess.Popen(
             command.argv,
             executable=program,
             cwd=command.cwd,
             env={**command.env, name: value},
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             bufsize=0,
             close_fds=True,
+            pass_fds=command.pass_fds,
             start_new_session=True,
             preexec_fn=_preparation(),
         )
@@ -203,6 +220,18 @@ def _start(command: Command, program: str, mark: str) -> Popen[bytes]:
         raise InvalidInput(f"{printable(command.argv[0])} cannot be started: {error.strerror}") from error
     except subprocess.SubprocessError as error:
         raise Unsupported(f"{printable(command.argv[0])} cannot be started safely: {error}") from error
+    finally:
+        if stdin >= 0:
+            os.close(stdin)
+
+
+def _readable(data: bytes) -> int:
+    """A descriptor to read this from. A file in memory and not a pipe: nobody has to write while the program reads."""
+    fd = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    with os.fdopen(os.dup(fd), "wb") as file:
+        file.write(data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 def _preparation() -> Callable[[], None]:
@@ -227,43 +256,11 @@ def _preparation() -> Callable[[], None]:
     return prepare
 
 
-class _Capture:
-    """The first and the last bytes of a stream of any length (P7)."""
-
-    def __init__(self, limit: int) -> None:
-        self._head_room = (limit + 1) // 2
-        self._tail_room = limit // 2
-        self._head = bytearray()
-        self._tail = bytearray()
-        self._total = 0
-
-    def add(self, chunk: bytes) -> None:
-        self._total += len(chunk)
-        room = self._head_room - len(self._head)
-        self._head += chunk[:room]
-        self._tail += chunk[room:]
-        # Cut rarely: each cut moves what is kept.
-        if len(self._tail) > 2 * self._tail_room + _CHUNK:
-            self._cut()
-
-    def _cut(self) -> None:
-        del self._tail[: max(0, len(self._tail) - self._tail_room)]
-
-    @property
-    def left_out(self) -> int:
-        return max(0, self._total - self._head_room - self._tail_room)
-
-    def text(self) -> bytes:
-        self._cut()
-        note = b"\n[... %d bytes left out ...]\n" % self.left_out if self.left_out else b""
-        return bytes(self._head) + note + bytes(self._tail)
-
-
 class _Running:
     """One started program and all that comes from it, until it is reaped."""
 
     def __init__(
-        self, process: Popen[bytes], mark: str, capture: _Capture, on_output: Callable[[bytes], None] | None
+        self, process: Popen[bytes], mark: str, capture: Capture, on_output: Callable[[bytes], None] | None
     ) -> None:
         assert process.stdout is not None  # asked for in _start
         self.capture = capture
@@ -284,13 +281,22 @@ class _Running:
             raise Unsupported(f"the process cannot be watched: {error.strerror}") from error
         self._poll.register(self._pidfd, select.POLLIN)
 
-    def wait(self, deadline: float) -> None:
-        """RUNNING: until the program has exited or the deadline is over."""
+    def wait(self, deadline: float, watch: Watch | None) -> str:
+        """RUNNING: until the program has exited, the deadline is over, or the watch gave a reason to end it."""
+        due = time.monotonic() + _WATCH_EVERY_S
         while not self.exited and time.monotonic() < deadline:
-            self._step(deadline)
+            self._step(deadline if watch is None else min(deadline, due))
+            if watch is not None and time.monotonic() >= due and not self.exited:
+                reason = watch(self._process.pid, self.capture.total)
+                if reason:
+                    return reason
+                due = time.monotonic() + _WATCH_EVERY_S
+        return ""
 
     def stop(self, grace: float) -> None:
-        """STOPPING: politely, then not."""
+        """STOPPING: politely, then not; without grace, first of all not: a fork bomb grows while we look around."""
+        if grace <= 0 and not self.exited:
+            self._family.kill([])
         members = [] if self.exited and self._settled() else self._found()
         for pid in members:
             self._family.send(pid, signal.SIGTERM)
@@ -377,8 +383,13 @@ class _Running:
             self._family.kill(members)
             time.sleep(_KILL_PAUSE_S)
             members = self._found()
-        for _ in range(_LAST_READS):
-            if not self._step(0):
-                break
+        self._last_words(_DYING_S if self.left_behind else 0)
         # The write end is still open: somebody we cannot see holds it.
         self.survivors = len(members) or int(not self._end_of_output)
+
+    def _last_words(self, patience: float) -> None:
+        """What is left in the pipe. Who is dying is out of sight before its end of the pipe is closed."""
+        end = time.monotonic() + patience
+        for _ in range(_LAST_READS):
+            while not self._end_of_output and not self._step(end) and time.monotonic() < end:
+                pass

@@ -1,0 +1,231 @@
+"""The second of two helpers: the first process inside the sandbox. It starts the program and outlives it.
+
+Run by bubblewrap as pid 1 of its namespace: `python -I -S -B inside.py SPEC REPORT`; it imports nothing of Holdfast.
+
+    CHECKING ──▶ RUNNING ──program ends──▶ COUNTING ──▶ exit: the kernel kills whatever is left
+        └── refused                        (100 ms)
+
+What it writes to REPORT, a line each:
+    fact NAME VALUE    what the kernel says about this process, before the program starts
+    refused WHY        something promised is not so; nothing was started
+    failed WHY         the program could not be started
+    exit N, signal N   how the program ended
+    left N NAMES       processes that were alive after it, and are killed with us
+
+Invariants
+  I1  The program starts only when the kernel confirms: no capabilities, no new privileges, the system call filter,
+      a network namespace with nothing but a loopback in it (unless the profile says otherwise).
+  I2  The program cannot reach this process: signals from inside do not touch pid 1, it is not dumpable,
+      and Landlock puts the program in a domain below it. So the report is ours.
+  I3  The program gets descriptors 0, 1 and 2, the environment it was given, and nothing else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import marshal
+import os
+import resource
+import signal
+import sys
+import time
+
+_PR_SET_DUMPABLE = 4
+_SETTLE_S = 0.1
+_LOOK_EVERY_S = 0.005
+_NAMES_TOLD = 5
+
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1, 2, 4, 8, 1 << 14, 1 << 15
+_MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
+# How many rights each version of Landlock knows, beginning with version 1.
+_RIGHTS = (13, 14, 15, 15, 16)
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_TCP, _SCOPES = 3, 3  # bind and connect; abstract sockets and signals
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+class _Beneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+def main() -> None:
+    spec, report = int(sys.argv[1]), int(sys.argv[2])
+    raw = os.pread(spec, os.fstat(spec).st_size, 0)
+    # wire.Task says what each of them is.
+    argv, cwd, env, limits, readable, writable, alone, deaf, seccomp, landlock = marshal.loads(raw)[1]
+    os.close(spec)
+    os.set_inheritable(report, False)
+    _do("PR_SET_DUMPABLE", _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0))
+    facts = _facts(landlock)
+    for name, value in facts.items():
+        _say(report, f"fact\t{name} {value}")
+    wrong = _wrong(facts, alone, seccomp)
+    if wrong:
+        _say(report, f"refused\t{wrong}")
+        os._exit(125)
+    child = os.fork()
+    if child == 0:
+        try:
+            _limit(limits)
+            if facts["landlock"]:
+                _fence(facts["landlock"], readable, writable, deaf)
+            _start(argv, cwd, {**dict(env), "HOLDFAST_RUN": os.environ.get("HOLDFAST_RUN", "")})
+        except OSError as error:
+            named = f"{error.filename}: " if error.filename else ""
+            _say(report, f"failed\t{named}{error.strerror}")
+        finally:
+            os._exit(125)
+    _watch(child, report)
+
+
+def _facts(landlock: bool) -> dict[str, int]:
+    """What the kernel says about this process."""
+    status = dict(line.split(":", 1) for line in _read("/proc/self/status").splitlines())
+    abi = _libc.syscall(_LANDLOCK_CREATE, None, 0, 1) if landlock else 0
+    return {
+        "pid": os.getpid(),
+        "capabilities": int(status["CapEff"], 16) | int(status["CapPrm"], 16) | int(status["CapBnd"], 16),
+        "no_new_privileges": int(status["NoNewPrivs"]),
+        "seccomp": int(status.get("Seccomp", "0")),
+        "landlock": max(0, abi),
+        "interfaces": sum(1 for line in _read("/proc/net/dev").splitlines()[2:] if line.split(":")[0].strip() != "lo"),
+    }
+
+
+def _wrong(facts: dict[str, int], alone: bool, seccomp: bool) -> str:
+    """What is not as it must be before a program may start (I1)."""
+    if facts["pid"] != 1:
+        return "this is not the first process of its namespace"
+    if facts["capabilities"]:
+        return "the program would have capabilities"
+    if not facts["no_new_privileges"]:
+        return "the program could gain privileges"
+    if seccomp and facts["seccomp"] != 2:
+        return "the system call filter is not in place"
+    if alone and facts["interfaces"]:
+        return "the network namespace is not empty"
+    return ""
+
+
+def _limit(limits: tuple[tuple[str, int], ...]) -> None:
+    for name, value in limits:
+        which = getattr(resource, name)
+        hard = resource.getrlimit(which)[1]
+        bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(which, (bound, bound))
+
+
+def _fence(abi: int, readable: tuple[str, ...], writable: tuple[str, ...], deaf: bool) -> None:
+    """The mounts' allow-list once more, by Landlock: it holds even where a mount is not what we think."""
+    every = (1 << _RIGHTS[min(abi, len(_RIGHTS)) - 1]) - 1
+    network = _TCP if deaf and abi >= 4 else 0
+    rules = _Ruleset(every, network, _SCOPES if abi >= 6 else 0)
+    size = 24 if abi >= 6 else 16 if abi >= 4 else 8
+    fd = _do("Landlock", _libc.syscall(_LANDLOCK_CREATE, ctypes.byref(rules), size, 0))
+    reading = _EXECUTE | _READ_FILE | _READ_DIR
+    devices = _READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL_DEV
+    rows = [("/", _READ_DIR), ("/proc", _READ_FILE | _READ_DIR), ("/dev", devices)]
+    rows += [(path, reading) for path in readable]
+    rows += [(path, every & ~(_MAKE_CHAR | _MAKE_BLOCK)) for path in writable]
+    for path, rights in rows:
+        _allow(fd, path, rights & every)
+    _do("Landlock", _libc.syscall(_LANDLOCK_RESTRICT, fd, 0))
+    os.close(fd)
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except (FileNotFoundError, PermissionError):
+        return  # what is not there, or cannot be entered, needs no permission
+    is_directory = os.path.isdir(f"/proc/self/fd/{fd}")
+    rule = _Beneath(rights if is_directory else rights & _OF_FILES, fd)
+    _do(path, _libc.syscall(_LANDLOCK_ADD, ruleset, 1, ctypes.byref(rule), 0))
+    os.close(fd)
+
+
+def _start(argv: tuple[str, ...], cwd: str, env: dict[str, str]) -> None:
+    """Become the program; an OSError says why not."""
+    os.chdir(cwd)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            try:
+                os.set_inheritable(int(name), False)
+            except OSError:
+                pass  # the descriptor of the listing itself, closed meanwhile
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    if "/" in argv[0]:
+        os.execve(argv[0], argv, env)
+    reason = FileNotFoundError(2, "not found on PATH in the sandbox", argv[0])
+    for entry in env.get("PATH", "").split(":"):
+        if entry.startswith("/"):
+            try:
+                os.execve(f"{entry}/{argv[0]}", argv, env)
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue
+    raise reason
+
+
+def _watch(child: int, report: int) -> None:
+    """Be the parent of every orphan until the program ends; then say what is left, and end it with us."""
+    status = None
+    while status is None:
+        pid, ended = os.waitpid(-1, 0)
+        if pid == child:
+            status = ended
+    left = _others()
+    end = time.monotonic() + _SETTLE_S
+    while left and time.monotonic() < end:
+        time.sleep(_LOOK_EVERY_S)
+        left = _others()
+    code = os.waitstatus_to_exitcode(status)
+    _say(report, f"exit\t{code}" if code >= 0 else f"signal\t{-code}")
+    if left:
+        _say(report, f"left\t{len(left)} {' '.join(left[:_NAMES_TOLD])}")
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _others() -> list[str]:
+    """The names of the living besides us; what has ended is collected."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return []
+    names = []
+    for pid in (name for name in os.listdir("/proc") if name.isdigit() and name != "1"):
+        try:
+            head, _, rest = _read(f"/proc/{pid}/stat").rpartition(")")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if rest.split()[0] not in ("Z", "X"):
+            names.append("".join(c if c.isprintable() and c != " " else "?" for c in head.partition("(")[2]))
+    return names
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def _say(report: int, line: str) -> None:
+    os.write(report, line.replace("\n", " ").encode("utf-8", "replace") + b"\n")
+
+
+def _do(what: str, result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""What a program may see, reach and use. A profile is a wish; `probe` says what of it this host enforces."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+# none: not even loopback of the host. loopback: its own, empty loopback. proxy: one forwarded socket of ours.
+Network = Literal["none", "loopback", "proxy", "full"]
+
+
+class Limits(NamedTuple):
+    """Hard ends; 0 is no limit. Memory and disk are for all processes of the run together."""
+
+    time_ms: int = 600_000
+    output_bytes: int = 50_000_000
+    memory_bytes: int = 4_000_000_000
+    processes: int = 200
+    disk_bytes: int = 10_000_000_000
+    open_files: int = 1024
+
+
+class Profile(NamedTuple):
+    """Paths are absolute. Everything not named is not there, apart from the system's own programs, read-only."""
+
+    network: Network = "none"
+    readable: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    proxy_socket: str = ""
+    limits: Limits = Limits()

@@ -1,0 +1,150 @@
+"""What of the host a program in the sandbox sees, and where: one sorted list of mounts.
+
+Invariants
+  V1  An allow-list. What is not named here, in the profile or in the view is not there.
+  V2  Parents are mounted before what stands in them, so nothing named is hidden by something else that is named.
+  V3  Nothing is mounted inside the view but covers: a mount point made there would be a change in the layer.
+  V4  The interpreter that runs `inside.py` comes from outside the view; a program cannot replace it for the next run.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+from typing import NamedTuple
+
+from holdfast.errors import SandboxUnavailable, Unsupported
+from holdfast.model.path import printable
+from holdfast.sandbox.profile import Profile
+from holdfast.sandbox.view import View
+from holdfast.sandbox.wire import Row
+
+# Our own corner inside; the only place whose name a program must not need for itself.
+CORNER = "/run/holdfast"
+HOME = f"{CORNER}/home"
+PROXY = f"{CORNER}/proxy.sock"
+INSIDE = f"{CORNER}/inside.py"
+_OUR_PYTHON = f"{CORNER}/python"
+_NEEDED = ("/proc", "/dev", CORNER)
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+# No keys, no credentials, no host-wide settings of package managers, which may hold tokens.
+_ETC = """alternatives bash.bashrc ca-certificates ca-certificates.conf crypto-policies/back-ends debian_version fonts
+    group host.conf hosts inputrc java-* ld.so.cache ld.so.conf ld.so.conf.d locale.alias locale.conf localtime magic
+    maven mime.types nsswitch.conf os-release passwd perl pki/ca-trust/extracted pki/tls/certs profile protocols
+    python3* services ssl/certs ssl/openssl.cnf terminfo timezone""".split()
+_SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3", "/bin/python3")
+
+
+class Interpreter(NamedTuple):
+    """A Python for the helpers: where it is here, where it is inside, and what must be shown for it."""
+
+    here: str
+    inside: str
+    prefix: str
+
+
+def interpreter(view: str) -> Interpreter:
+    """Ours, or the system's when ours is part of the view or not executable by this user."""
+    for candidate in (sys.executable, *_SYSTEM_PYTHONS):
+        real = os.path.realpath(candidate) if candidate else ""
+        if not real or _within(real, view) or not os.access(real, os.X_OK):
+            continue
+        prefix = os.path.dirname(os.path.dirname(real))
+        if prefix in ("/usr", "/"):
+            return Interpreter(real, real, "")
+        return Interpreter(real, f"{_OUR_PYTHON}{real[len(prefix) :]}", prefix)
+    raise SandboxUnavailable("no Python outside the workspace can start the sandbox")
+
+
+def rows(view: View, profile: Profile, python: Interpreter) -> tuple[Row, ...]:
+    """Every mount, parents first (V2)."""
+    wanted: dict[str, Row] = {}
+    for row in (*_system(profile), *_pythons()):
+        wanted.setdefault(row[2], row)
+    wanted.update({row[2]: row for row in _named(profile)})
+    kept = {place: row for place, row in wanted.items() if not _within(place, view.path)}
+    kept.update({row[2]: row for row in _corner(profile, python)})
+    kept[view.path] = _view_row(view)
+    return tuple(sorted(kept.values(), key=lambda row: row[2].count("/"))) + tuple(_hidden(view, profile))
+
+
+def hidden_in_view(view: View, profile: Profile) -> tuple[str, ...]:
+    """The view's own covers, and those of the profile that lie in it; relative to it."""
+    named = (os.path.relpath(path, view.path) for path in profile.hidden if _within(path, view.path))
+    return tuple(dict.fromkeys((*view.masked, *named)))
+
+
+def fences(mounts: tuple[Row, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The same list for Landlock: what may be read, and what may be written too."""
+    readable = tuple(place for kind, _, place in mounts if kind in ("ro", "own-ro"))
+    writable = tuple(place for kind, _, place in mounts if kind in ("rw", "own-rw", "view", "scratch"))
+    return readable, writable
+
+
+def check(view: View) -> None:
+    """Unsupported when the view would replace what the sandbox itself stands on."""
+    taken = next((place for place in _NEEDED if _within(place, view.path)), None)
+    if taken is not None:
+        raise Unsupported(f"{printable(view.path)} cannot be shown in a sandbox: it contains {taken}")
+    if _within(view.path, "/proc") or _within(view.path, "/dev"):
+        raise Unsupported(f"{printable(view.path)} cannot be shown in a sandbox")
+
+
+def _system(profile: Profile) -> list[Row]:
+    found: list[Row] = [("proc", "", "/proc"), ("dev", "", "/dev"), ("scratch", "tmp", "/tmp")]
+    found += [("scratch", "shm", "/dev/shm"), ("scratch", "tmp", "/var/tmp")]
+    for place in _SYSTEM:
+        if os.path.islink(place):
+            found.append(("symlink", os.readlink(place), place))
+        elif os.path.isdir(place):
+            found.append(("ro", place, place))
+    # Names are looked up by the host's resolver only where the host's network is there.
+    names = [*_ETC, "resolv.conf"] if profile.network == "full" else _ETC
+    for name in names:
+        found += [
+            ("ro", os.path.realpath(place), place) for place in glob.glob(f"/etc/{name}") if os.path.exists(place)
+        ]
+    return found
+
+
+def _pythons() -> list[Row]:
+    """The Python in use, at its own place: checks of a project are mostly run by the one Holdfast runs on."""
+    prefixes = {os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
+    # A user may run from a Python whose directory he cannot enter again, after a change of user.
+    seen = [prefix for prefix in sorted(prefixes) if os.path.isdir(f"{prefix}/bin") and prefix != "/"]
+    return [("ro", prefix, prefix) for prefix in seen if not _within(prefix, "/usr")]
+
+
+def _named(profile: Profile) -> list[Row]:
+    readable = [path for path in profile.readable if os.path.exists(path)]
+    found: list[Row] = [("own-ro", os.path.realpath(path), os.path.normpath(path)) for path in readable]
+    return found + [("rw", os.path.realpath(path), os.path.normpath(path)) for path in profile.writable]
+
+
+def _corner(profile: Profile, python: Interpreter) -> list[Row]:
+    found: list[Row] = [
+        ("ro", os.path.join(os.path.dirname(os.path.abspath(__file__)), "inside.py"), INSIDE),
+        ("scratch", "home", HOME),
+    ]
+    if python.prefix:
+        found.append(("ro", python.prefix, _OUR_PYTHON))
+    if profile.network == "proxy":
+        found.append(("own-rw", os.path.realpath(profile.proxy_socket), PROXY))
+    return found
+
+
+def _view_row(view: View) -> Row:
+    if view.layers:
+        return "view", "", view.path
+    return "rw" if view.shift else "own-rw", view.base, view.path
+
+
+def _hidden(view: View, profile: Profile) -> list[Row]:
+    outside = [path for path in profile.hidden if not _within(path, view.path) and os.path.lexists(path)]
+    return [("hide", "empty" if os.path.isdir(path) else "void", os.path.normpath(path)) for path in outside]
+
+
+def _within(path: str, directory: str) -> bool:
+    return f"{path}/".startswith(f"{directory.rstrip('/')}/")

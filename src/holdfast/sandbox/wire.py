@@ -1,0 +1,56 @@
+"""What is handed to the two helper programs: `stage.py` outside of the sandbox, `inside.py` in it.
+
+They unpack it by position, since they import nothing; the order of the fields here is the format.
+It never leaves this machine or this run, so it has no version.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+from typing import NamedTuple
+
+# kind, source, destination. Kinds: `ro`, `rw` as they are; `own-ro`, `own-rw` with owners as they are on the disk;
+# `view` (what the layers give); `scratch` (source: tmp, shm, home); `symlink` (source: its target);
+# `hide` (source: empty, void); `proc`, `dev`. In the order in which they are mounted.
+Row = tuple[str, str, str]
+# parent directory, and upper and work relative to it
+LayerRow = tuple[str, str, str]
+
+
+class Spec(NamedTuple):
+    """For stage.py."""
+
+    bwrap: str
+    shift: int  # 0: an ordinary user
+    lonely: bool  # a network namespace without even a loopback
+    rows: tuple[Row, ...]
+    view: str
+    base: str  # what the layers stand on; unused without layers
+    layers: tuple[LayerRow, ...]
+    masked: tuple[str, ...]
+    room: int  # bytes of scratch space, 0 for no bound
+    head: tuple[str, ...]  # bubblewrap's arguments before the mounts
+    tail: tuple[str, ...]  # and after them
+
+
+class Task(NamedTuple):
+    """For inside.py."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: tuple[tuple[str, str], ...]
+    limits: tuple[tuple[str, int], ...]  # names of the resource module
+    readable: tuple[str, ...]
+    writable: tuple[str, ...]
+    alone: bool  # nothing but a loopback may be in the network namespace
+    deaf: bool  # not even TCP over loopback
+    seccomp: bool
+    landlock: bool
+
+
+def packed(spec: Spec, task: Task) -> int:
+    """A descriptor from which both can read at any offset."""
+    fd = os.memfd_create("holdfast-sandbox", os.MFD_CLOEXEC)
+    os.write(fd, marshal.dumps((tuple(spec), tuple(task)), 2))
+    return fd
