@@ -1,0 +1,297 @@
+"""Capture: what programs did in a shadow becomes a change set, exactly, whatever program did it.
+
+    touches ──pairs──▶ what the shadow has, path by path, and what of the workspace is gone
+            ──sorted─▶ hidden · git's own · refused · by-products · the rest
+            ──compared with the workspace──▶ changes
+
+Invariants
+  A1  A path is changed only if its image differs: a touch, a copy-up or a rewrite with equal bytes is no change.
+  A2  The pre-image is what stands in the workspace now. Where that is younger than the shadow, the path is in `moved`:
+      the programs did not see it, and landing over it would lose somebody's work.
+  A3  What must not land is named: in `refused` with a reason, in `by_products`, or in `suspicious`. Nothing is dropped
+      silently but hidden paths and what happens inside `.git` without consequence.
+  A4  A directory goes only if everything in it goes; otherwise it stays, with what stays in it.
+  A5  Nothing but regular files is opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeGuard
+
+from holdfast.errors import Blocked, InvalidPath
+from holdfast.model.changeset import Change, ChangeSet, change_set
+from holdfast.model.image import Image, Seen
+from holdfast.model.path import ancestors_of, checked_path, parent_of, printable
+from holdfast.model.simulation import ByProduct
+from holdfast.workspace.collector import without_collector
+from holdfast.workspace.gitside import git_remark, is_git
+from holdfast.workspace.hidden import Roots, matches
+from holdfast.workspace.ignored import ignored_paths
+from holdfast.workspace.observe import look, observe
+from holdfast.workspace.postimage import Posts
+from holdfast.workspace.site import Site
+from holdfast.workspace.staging import Source
+from holdfast.workspace.touched import Ground, Remark, Touch, doors, joined, name_of
+
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_NOT_SHOWN = (*_NOT_THERE, errno.EXDEV)  # another file system mounted in the workspace is not part of a shadow
+
+
+class Captured(NamedTuple):
+    """`sources` read from the shadow: it must stand until the change set has been staged."""
+
+    change_set: ChangeSet
+    seen: Mapping[str, Seen]
+    sources: Mapping[str, Source]
+    by_products: tuple[ByProduct, ...]
+    suspicious: tuple[Remark, ...]
+    refused: tuple[Remark, ...]
+    moved: tuple[str, ...]
+
+
+class Rules(NamedTuple):
+    """What decides about a path besides its content."""
+
+    masked: Roots
+    keep: Sequence[str]
+    since_ns: int  # changes of the workspace after this are `moved`
+    shift: int
+    foreign: Mapping[str, tuple[int, int]]  # owners that the shadow could not have
+
+
+@without_collector
+def capture(site: Site, ground: Ground, rules: Rules) -> Captured:
+    site.workspace.forget()
+    with doors(ground.root) as opened:
+        touches = [touch for touch in ground.touches(opened) if not rules.masked.cover(touch.path)]
+        return _Comparison(site, ground, rules).run(touches)
+
+
+class _Comparison:
+    def __init__(self, site: Site, ground: Ground, rules: Rules) -> None:
+        self._site, self._rules = site, rules
+        self._posts = Posts(ground.root, rules.shift, rules.foreign)
+        self._changes: dict[str, Change] = {}
+        self._seen: dict[str, Seen] = {}
+        self._sources: dict[str, Source] = {}
+        self._suspicious: list[Remark] = []
+        self._refused: dict[str, str] = {}
+        self._moved: list[str] = []
+        # Paths of the workspace that the shadow lacks and that stay all the same.
+        self._stay: set[str] = set()
+
+    def run(self, touches: Sequence[Touch]) -> Captured:
+        self._bare = {touch.path for touch in touches if touch.bare}
+        pairs = self._sorted(dict(self._pairs(touches)))
+        by_products = self._by_products(pairs)
+        for path in sorted(pairs.keys() - by_products.keys(), key=os.fsencode):
+            self._compare(path, pairs[path])
+        self._keep_what_holds_something()
+        return Captured(
+            change_set(self._changes.values()),
+            {path: seen for path, seen in self._seen.items() if path in self._changes},
+            {path: source for path, source in self._sources.items() if path in self._changes},
+            _summed(by_products),
+            tuple(self._suspicious),
+            tuple(Remark(path, reason) for path, reason in sorted(self._refused.items())),
+            tuple(path for path in self._moved if path in self._changes),
+        )
+
+    # ── which paths ──
+
+    def _pairs(self, touches: Sequence[Touch]) -> Iterator[tuple[str, os.stat_result | None]]:
+        """Every path to compare, with what the shadow has there. Later pairs win: what is there wins over gone."""
+        replaced = {touch.path for touch in touches if _replaces(touch)}
+        for path in replaced:
+            if replaced.isdisjoint(ancestors_of(path)):
+                yield from ((below, None) for below in self._workspace_below(path))
+        for touch in touches:
+            if touch.found is not None or self._stands(touch.path) is not None:
+                yield touch.path, touch.found
+
+    def _workspace_below(self, path: str) -> Iterator[str]:
+        """Everything the workspace has below a directory; nothing for what is no directory."""
+        waiting = [path] if _is_directory(self._stands(path)) else []
+        while waiting:
+            directory = waiting.pop()
+            try:
+                folder = self._site.workspace.directory(directory)
+                names = self._site.calls.names(folder)
+                found = [look(self._site.calls, folder, name) for name in names]
+            except OSError as error:
+                self._refuse(directory, None, f"what it holds in the workspace cannot be read: {error.strerror}")
+                continue
+            for name, about in zip(names, found, strict=True):
+                below = joined(directory, name)
+                yield below
+                if _is_directory(about) and not is_git(below):
+                    waiting.append(below)
+
+    def _stands(self, path: str) -> os.stat_result | None:
+        try:
+            return look(self._site.calls, self._site.workspace.directory(parent_of(path)), name_of(path))
+        except OSError as error:
+            if error.errno in _NOT_SHOWN:
+                return None
+            raise
+
+    def _sorted(self, pairs: dict[str, os.stat_result | None]) -> dict[str, os.stat_result | None]:
+        """What may land, by its name alone."""
+        kept = {}
+        for path, found in pairs.items():
+            if self._rules.masked.cover(path):
+                self._stay.add(path)
+            elif is_git(path):
+                self._look_at_git(path, found)
+            elif (reason := _reason_of_name(path)) is None:
+                kept[path] = found
+            else:
+                self._refuse(path, found, reason)
+        return kept
+
+    def _look_at_git(self, path: str, found: os.stat_result | None) -> None:
+        if found is None:
+            self._stay.add(path)
+        what = git_remark(path)
+        if what and self._differs(path, found):
+            self._suspicious.append(Remark(path, what if found is not None else f"{what}, removed"))
+
+    def _differs(self, path: str, found: os.stat_result | None) -> bool:
+        before, reason = self._before(path)
+        if found is None or reason:
+            return True
+        after = self._posts.image(path, found)
+        if _is_directory(found) and before is not None and before.image.kind == "directory":
+            return False  # what is in it tells
+        return not isinstance(after, Image) or before is None or before.image != after
+
+    def _by_products(self, pairs: Mapping[str, os.stat_result | None]) -> dict[str, int]:
+        """The ignored paths with their sizes, less what a pattern keeps and the directories that this needs."""
+        asked = [f"{path}/" if _is_directory(found or self._stands(path)) else path for path, found in pairs.items()]
+        ignored = {
+            path
+            for path in ignored_paths(self._site, asked)
+            if not any(matches(path, pattern) for pattern in self._rules.keep)
+        }
+        needed = {above for path in pairs.keys() - ignored if pairs[path] is not None for above in ancestors_of(path)}
+        ignored -= needed
+        self._stay.update(path for path in ignored if pairs[path] is None)
+        return {path: _size(pairs[path]) for path in ignored}
+
+    # ── what changed ──
+
+    def _compare(self, path: str, found: os.stat_result | None) -> None:
+        if path in self._refused:
+            return
+        bare = found if path in self._bare else None
+        if bare is not None and self._posts.is_same_directory(path, bare, self._site.workspace):
+            return
+        before, reason = self._before(path)
+        post: Image | None = None
+        if found is not None and not reason:
+            image = self._posts.image(path, found)
+            if isinstance(image, str):
+                reason = image
+            elif before is not None and before.image == image:
+                return
+            else:
+                post = image
+        reason = reason or self._reason(path, before, post, found)
+        if reason:
+            self._refuse(path, found, reason)
+        elif before is not None or post is not None:
+            self._change(path, before, post)
+
+    def _change(self, path: str, before: Seen | None, post: Image | None) -> None:
+        self._changes[path] = Change(path, before.image if before is not None else None, post)
+        if before is not None:
+            self._seen[path] = before
+            if before.stamp.ctime_ns > self._rules.since_ns:
+                self._moved.append(path)
+        if post is not None and post.kind == "file":
+            self._sources[path] = self._posts.source(path)
+
+    def _before(self, path: str) -> tuple[Seen | None, str]:
+        """What the workspace has, or the reason why it cannot be told."""
+        try:
+            directory = self._site.workspace.directory(parent_of(path))
+            return observe(self._site.calls, directory, name_of(path)), ""
+        except OSError as error:
+            if error.errno in _NOT_THERE:
+                return None, ""
+            return None, f"what stands there in the workspace cannot be read: {error.strerror}"
+        except Blocked as error:
+            return None, error.message
+
+    def _reason(self, path: str, before: Seen | None, post: Image | None, found: os.stat_result | None) -> str:
+        """Why a change must not land; empty when nothing speaks against it."""
+        old = before.image if before is not None else None
+        if found is not None and parent_of(path) in self._refused:
+            return "its directory is refused"
+        if before is not None and before.image.kind == "file" and before.stamp.links > 1:
+            return f"the workspace has it under {before.stamp.links} names; changing it would separate them"
+        if post is None or found is None:
+            return ""
+        if old is not None and old.kind == post.kind == "directory" and old._replace(mode=post.mode) != post:
+            return "the owner or attributes of a directory that exists cannot be changed"
+        return self._posts.danger(old, post, found, lambda: self._is_set_gid(parent_of(path)))
+
+    def _is_set_gid(self, directory: str) -> bool:
+        """Whether what is made in a directory gets its group, and a directory the bit itself."""
+        change = self._changes.get(directory)
+        if change is not None and change.post is not None:
+            return bool(change.post.mode & stat.S_ISGID)
+        found = os.fstat(self._site.workspace.fd) if not directory else self._stands(directory)
+        return found is not None and bool(found.st_mode & stat.S_ISGID)
+
+    def _refuse(self, path: str, found: os.stat_result | None, reason: str) -> None:
+        self._refused[path] = reason
+        if found is None:
+            self._stay.add(path)
+
+    def _keep_what_holds_something(self) -> None:
+        """A4."""
+        for path in sorted(self._stay):
+            for above in ancestors_of(path):
+                change = self._changes.get(above)
+                if change is None or change.pre is None or change.pre.kind != "directory":
+                    continue
+                if change.post is None:
+                    del self._changes[above]
+                elif change.post.kind != "directory":
+                    del self._changes[above]
+                    self._refused[above] = f"it is a directory that holds {printable(path)}, which stays"
+
+
+def _replaces(touch: Touch) -> bool:
+    """Whether what the workspace has below the path is gone, as far as the shadow has nothing there."""
+    return touch.opaque or not _is_directory(touch.found)
+
+
+def _is_directory(found: os.stat_result | None) -> TypeGuard[os.stat_result]:
+    return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+def _reason_of_name(path: str) -> str | None:
+    try:
+        checked_path(path)
+    except InvalidPath as error:
+        return error.message.rpartition(": ")[2]
+    return None
+
+
+def _size(found: os.stat_result | None) -> int:
+    return found.st_size if found is not None and stat.S_ISREG(found.st_mode) else 0
+
+
+def _summed(sizes: Mapping[str, int]) -> tuple[ByProduct, ...]:
+    """Topmost paths only, each with all that is below."""
+    totals: dict[str, int] = {}
+    for path, size in sizes.items():
+        top = next((above for above in ancestors_of(path) if above in sizes), path)
+        totals[top] = totals.get(top, 0) + size
+    return tuple(ByProduct(path, size) for path, size in sorted(totals.items()))

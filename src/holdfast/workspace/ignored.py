@@ -1,0 +1,107 @@
+"""Which paths the repository's own rules ignore. The rules are those of the workspace, asked of the real git.
+
+Invariants
+  I1  Git is told where the repository and the work tree are, gets no environment of ours,
+      and no configuration can make it start a program, fetch, or write.
+  I2  The rules are read from the workspace, never from a shadow: what an agent wrote into `.gitignore` has no say.
+  I3  Tracked paths are never ignored, whatever the rules say.
+  I4  Output that is not understood is an error, never an answer.
+
+A leading `./` keeps git from reading a meaning into the first characters of a path.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from holdfast.errors import Blocked
+from holdfast.model.path import ancestors_of, parent_of, printable
+from holdfast.sandbox.process import DEFAULT_PATH, Command, run
+from holdfast.workspace.sieve import sifted
+from holdfast.workspace.site import Site
+
+_SETTINGS = (
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.untrackedCache=false",
+    "protocol.allow=never",
+)
+_ENVIRONMENT = {
+    "PATH": DEFAULT_PATH,
+    "LC_ALL": "C",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "",
+}
+_LOOK = os.O_PATH | os.O_NOFOLLOW
+_TIMEOUT_MS = 60_000
+
+
+def ignored_paths(site: Site, paths: Iterable[str]) -> frozenset[str]:
+    """Those of `paths` that the rules ignore; a directory is given with a slash at its end, and returned without."""
+    found: set[str] = set()
+    for repository, inner in _by_repository(site, paths).items():
+        place = os.path.join(site.path, repository) if repository else site.path
+        start = f"{repository}/" if repository else ""
+        # Git reads its index, which costs what the repository is large: it is asked only if it may matter.
+        candidates = sifted(site.workspace, repository, inner)
+        answers = _asked(place, candidates) if candidates else []
+        found.update(start + path.rstrip("/") for path in answers)
+    return frozenset(found)
+
+
+def _by_repository(site: Site, paths: Iterable[str]) -> dict[str, list[str]]:
+    """The paths by the innermost repository of the workspace that holds them; those in none are left out."""
+    known: dict[str, str | None] = {}
+    chosen: dict[str, list[str]] = {}
+    for path in paths:
+        repository = _repository(site, parent_of(path.rstrip("/")), known)
+        if repository is not None:
+            inner = path[len(repository) + 1 :] if repository else path
+            chosen.setdefault(repository, []).append(inner)
+    return chosen
+
+
+def _repository(site: Site, directory: str, known: dict[str, str | None]) -> str | None:
+    """The nearest directory at or above that has a `.git`; None for none, and for what lies behind a link."""
+    for path in ["", *ancestors_of(f"{directory}/x")] if directory else [""]:
+        if path not in known:
+            known[path] = _nearest(site, path, known.get(parent_of(path)) if path else None)
+    return known[directory]
+
+
+def _nearest(site: Site, path: str, above: str | None) -> str | None:
+    try:
+        fd = site.calls.open_beneath(f"{path}/.git" if path else ".git", _LOOK, site.workspace.fd)
+    except (FileNotFoundError, NotADirectoryError):
+        return above  # no repository of its own, or new in the shadow
+    except OSError:
+        return None  # a link or a mount in the workspace: git would refuse the path too
+    site.calls.close(fd)
+    return path
+
+
+def _asked(place: str, paths: Sequence[str]) -> list[str]:
+    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+    start = ("git", f"--git-dir={place}/.git", f"--work-tree={place}", *settings)
+    wanted = {b"./" + os.fsencode(path): path for path in paths}
+    asked = b"\0".join(wanted) + b"\0"
+    command = Command(
+        (*start, "check-ignore", "--stdin", "-z"),
+        place,
+        _ENVIRONMENT,
+        _TIMEOUT_MS,
+        output_limit=len(asked) + (1 << 16),
+        stdin=asked,
+    )
+    done = run(command)
+    answers = done.output.split(b"\0")[:-1]
+    strange = [answer for answer in answers if answer not in wanted]
+    if strange or done.exit_code not in (0, 1) or done.output_truncated or done.output[-1:] not in (b"", b"\0"):
+        said = done.output[-200:].decode("utf-8", "replace").strip()
+        raise Blocked(f"git cannot say which paths are ignored: {printable(said)}")
+    return [wanted[answer] for answer in answers]

@@ -1,0 +1,107 @@
+"""Read what stands in a shadow: the image as it would land, the bytes, and the dangers.
+
+Small files are read once and kept, up to a limit; the others are copied from the shadow when they are staged,
+and must then still have the digest that was captured.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+
+from blake3 import blake3
+
+from holdfast.disk.confined import Root
+from holdfast.model.image import Image, Xattrs
+from holdfast.model.path import parent_of
+from holdfast.workspace.observe import content_digest, kind_of, read_xattrs
+from holdfast.workspace.shifting import OVERLAY_XATTRS, inside
+from holdfast.workspace.staging import Bytes, CopyOf, Source
+from holdfast.workspace.touched import name_of, open_file
+
+_SMALL = 1 << 18
+_KEPT = 1 << 25
+_SPECIALS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+# Attributes that the kernel gives powers to; access lists are `system.` and ordinary.
+_POWERS = ("security.", "trusted.")
+
+
+class Posts:
+    """What a shadow has; `shift` and `foreign` say whose the owners on its disk really are."""
+
+    def __init__(self, root: Root, shift: int, foreign: Mapping[str, tuple[int, int]]) -> None:
+        self._root, self._shift, self._foreign = root, shift, foreign
+        self._kept: dict[str, bytes] = {}
+        self._room = _KEPT
+        self._times: dict[str, int] = {}
+
+    def image(self, path: str, found: os.stat_result) -> Image | str:
+        """The image, or the reason why there can be none."""
+        kind = kind_of(found)
+        if kind is None:
+            return f"{_SPECIALS.get(stat.S_IFMT(found.st_mode), 'something special')} cannot land"
+        image = Image(kind, stat.S_IMODE(found.st_mode), *self._foreign.get(path, (found.st_uid, found.st_gid)))
+        if kind == "symlink":
+            target = os.readlink(name_of(path), dir_fd=self._root.directory(parent_of(path)))
+            image = image._replace(mode=0o777, target=target)
+        elif kind == "directory":
+            image = image._replace(xattrs=self._attributes(self._root.directory(path)))
+        else:
+            image = self._file(path, image)
+        return inside(image, self._shift) or "its owner is nobody in the workspace"
+
+    def is_same_directory(self, path: str, found: os.stat_result, workspace: Root) -> bool:
+        """The cheap answer for a bare directory that was only passed through: no attributes, and all else is equal."""
+        try:
+            fd = workspace.directory(path)
+        except OSError:
+            return False
+        about = os.fstat(fd)
+        owner = about.st_uid + self._shift, about.st_gid + self._shift
+        return (found.st_mode, found.st_uid, found.st_gid) == (about.st_mode, *owner) and not os.listxattr(fd)
+
+    def source(self, path: str) -> Source:
+        """Where staging gets the bytes of a file whose image was asked for."""
+        data = self._kept.pop(path, None)
+        root = self._root
+        return (
+            CopyOf(lambda: open_file(root, path), self._times[path]) if data is None else Bytes(data, self._times[path])
+        )
+
+    def danger(self, old: Image | None, new: Image, found: os.stat_result, inherits: Callable[[], bool]) -> str:
+        """Why this must not land although it could; empty when nothing speaks against it."""
+        if new.kind == "file" and found.st_nlink > 1:
+            return f"a hard link: the shadow has it under {found.st_nlink} names"
+        # A directory made in one that hands down its group has the bit by itself.
+        if new.mode & stat.S_ISUID or (new.mode & stat.S_ISGID and not (new.kind == "directory" and inherits())):
+            return f"set-id bits in its mode {new.mode:04o}"
+        known = old.xattrs if old is not None else ()
+        gained = [name for name, value in new.xattrs if name.startswith(_POWERS) and (name, value) not in known]
+        return f"the attribute {gained[0]}, which can give powers" if gained else ""
+
+    def _attributes(self, fd: int) -> Xattrs:
+        """The overlay's own notes are on nearly every file, and not worth reading."""
+        foreign = all(name.startswith(OVERLAY_XATTRS) for name in os.listxattr(fd))
+        return () if foreign else read_xattrs(self._root.calls, fd)
+
+    def _file(self, path: str, image: Image) -> Image:
+        fd = open_file(self._root, path)
+        try:
+            about = os.fstat(fd)
+            xattrs = self._attributes(fd)
+            self._times[path] = about.st_mtime_ns
+            if about.st_size > min(_SMALL, self._room):
+                digest = content_digest(self._root.calls, fd, about.st_size)
+                return image._replace(size=about.st_size, digest=digest, xattrs=xattrs)
+            data = os.read(fd, about.st_size + 1)
+        finally:
+            os.close(fd)
+        self._kept[path] = data
+        self._room -= len(data)
+        return image._replace(size=len(data), digest=blake3(data).hexdigest(), xattrs=xattrs)

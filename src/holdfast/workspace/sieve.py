@@ -1,0 +1,103 @@
+"""A coarse sieve before git is asked: which paths could a rule ignore at all?
+
+To start git costs more than a whole capture, and most changes match no rule.
+A path is ignored only if the last fixed name of some rule matches a name in the path: that alone is looked at.
+
+Invariant E2: the sieve never holds back a path that git would ignore. What it does not understand it lets through:
+rules that are no plain files, configuration that names more of them, a `.git` that is no directory.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterable, Sequence
+
+from holdfast.disk.confined import Root
+from holdfast.model.path import ancestors_of
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+_LIMIT = 1 << 20
+_MORE_RULES = re.compile(rb"excludesfile|include", re.IGNORECASE)
+_WILD = re.compile(rb"[*?\[\]\\]")
+_ABSENT = (errno.ENOENT, errno.ENOTDIR)
+_BOM = b"\xef\xbb\xbf"
+
+
+class _Unclear(Exception):
+    """Rules that only git can read."""
+
+
+def sifted(workspace: Root, repository: str, paths: Sequence[str]) -> list[str]:
+    """Those of `paths`, relative to the repository, that a rule might ignore."""
+    try:
+        lines = _lines(workspace, repository, paths)
+    except _Unclear:
+        return list(paths)
+    exact, wild = _parsed(lines)
+    found: dict[bytes, bool] = {}
+    return [path for path in paths if any(_may(name, exact, wild, found) for name in _names(path))]
+
+
+def _names(path: str) -> list[bytes]:
+    return os.fsencode(path.rstrip("/")).lower().split(b"/")
+
+
+def _may(name: bytes, exact: set[bytes], wild: set[tuple[bytes, bytes]], found: dict[bytes, bool]) -> bool:
+    known = found.get(name)
+    if known is None:
+        known = found[name] = name in exact or any(name.startswith(a) and name.endswith(b) for a, b in wild)
+    return known
+
+
+def _lines(workspace: Root, repository: str, paths: Sequence[str]) -> Iterable[bytes]:
+    start = f"{repository}/" if repository else ""
+    configuration = _read(workspace, f"{start}.git", "config")
+    worktree = _read(workspace, f"{start}.git", "config.worktree")
+    if _MORE_RULES.search(configuration + worktree):
+        raise _Unclear
+    directories = {above for path in paths for above in (*ancestors_of(path.rstrip("/")), "")}
+    sources = [(f"{start}.git/info", "exclude")]
+    sources += [(f"{start}{path}" if path else repository, ".gitignore") for path in directories]
+    return b"\n".join(_read(workspace, directory, name).removeprefix(_BOM) for directory, name in sources).split(b"\n")
+
+
+def _read(workspace: Root, directory: str, name: str) -> bytes:
+    try:
+        fd = workspace.calls.open_beneath(f"{directory}/{name}" if directory else name, _READ, workspace.fd)
+    except OSError as error:
+        # A `.git` that is no directory is a linked work tree, whose rules are elsewhere.
+        if error.errno == errno.ENOENT or (error.errno in _ABSENT and not directory.endswith(".git")):
+            return b""
+        raise _Unclear from error
+    try:
+        about = os.fstat(fd)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > _LIMIT:
+            raise _Unclear
+        return os.read(fd, about.st_size)
+    except OSError as error:
+        raise _Unclear from error
+    finally:
+        os.close(fd)
+
+
+def _parsed(lines: Iterable[bytes]) -> tuple[set[bytes], set[tuple[bytes, bytes]]]:
+    """Names, and beginnings with ends, in lower case; what un-ignores is left out, since it makes nothing ignored."""
+    exact: set[bytes] = set()
+    wild: set[tuple[bytes, bytes]] = set()
+    for line in lines:
+        rule = line.rstrip(b" \t\r").lower()
+        if not rule or rule.startswith((b"#", b"!")):
+            continue
+        fixed = [name for name in rule.split(b"/") if name.strip(b"*")]
+        last = fixed[-1] if fixed else b"*"
+        specials = [match.end() for match in _WILD.finditer(last)]
+        if not specials:
+            exact.add(last)
+        else:
+            end = last[specials[-1] :]
+            # The character after a backslash stands for itself, and may be a blank that was cut off above.
+            wild.add((last[: specials[0] - 1], end[1:] if last[specials[-1] - 1 : specials[-1]] == b"\\" else end))
+    return exact, wild
