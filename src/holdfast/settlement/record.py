@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 from holdfast.model.canonical import Json
 from holdfast.model.execution import RESULT_WORDS, Divergence, Execution, StepResult
 from holdfast.model.path import printable
+from holdfast.settlement.custody import project_paper
 from holdfast.store.chain import Entry
 from holdfast.store.database import Records, Row
 from holdfast.store.documents import packed
@@ -77,7 +78,7 @@ def catch_up(ledger: Ledger, records: Records) -> int:
     for entry in reversed(missing):
         if entry.kind == KIND:
             project(records, entry, None)
-        else:
+        elif not project_paper(records, entry):
             records.mark_projected(entry.seq)
     return len(missing)
 
@@ -134,6 +135,7 @@ def execution_document(execution: Execution, body: Mapping[str, Json]) -> dict[s
         "divergence": [item._asdict() for item in execution.divergence],
         "abort_reason": execution.errors[0] if execution.errors else "",
         "errors": list(execution.errors),
+        "services_taken_back": list(execution.taken_back),
         "undoes": body["undoes"],
         "revives": body["revives"],
         "log_root": body["root"],
@@ -160,13 +162,24 @@ def _body(closing: Closing) -> dict[str, Json]:
     names = ("plan_id", "plan_digest", "change_set", "base", "intent", "approved_by", "undoes", "revives")
     return {
         **{name: header[name] for name in names},
+        **{name: header[name] for name in ("simulation", "decision", "approvals") if header.get(name)},
         "execution_id": closing.txn,
         "status": status,
         "root": closing.root,
         "changes": closing.operations,
         "kept": closing.outcome in ("COMMITTED", "LEFT"),
         "errors": errors,
+        **_outside(closing),
     }
+
+
+def _outside(closing: Closing) -> dict[str, Json]:
+    """How many service actions there were, and what of them was taken back; silent when there were none."""
+    announced = closing.header.get("services")
+    if not isinstance(announced, list):
+        return {}
+    taken_back: list[Json] = list(closing.execution.taken_back) if closing.execution is not None else []
+    return {"services": len(announced), **({"taken_back": taken_back} if taken_back else {})}
 
 
 def _ids(value: Json) -> list[str]:

@@ -14,7 +14,7 @@ import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from holdfast.errors import Blocked, HoldfastError, Tampering, UnknownId
 from holdfast.model.canonical import Json
@@ -30,8 +30,20 @@ CREATE TABLE IF NOT EXISTS executions(
   summary TEXT NOT NULL, document BLOB);
 CREATE INDEX IF NOT EXISTS executions_by_time ON executions(at_ns);
 CREATE INDEX IF NOT EXISTS executions_by_plan ON executions(plan_digest);
+CREATE TABLE IF NOT EXISTS simulations(
+  id TEXT PRIMARY KEY, subject TEXT NOT NULL, at_ns INTEGER NOT NULL, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS decisions(
+  id TEXT PRIMARY KEY, subject TEXT NOT NULL, at_ns INTEGER NOT NULL, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS approvals(
+  id TEXT PRIMARY KEY, subject TEXT NOT NULL, at_ns INTEGER NOT NULL, document TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS simulations_by_plan ON simulations(subject);
+CREATE INDEX IF NOT EXISTS decisions_by_simulation ON decisions(subject);
+CREATE INDEX IF NOT EXISTS approvals_by_simulation ON approvals(subject);
 """
-VERSION = 1
+# 2: the papers between a plan and its execution. A database of version 1 gets the tables when it is opened.
+VERSION = 2
+Table = Literal["simulations", "decisions", "approvals"]
+TABLES: tuple[Table, ...] = ("simulations", "decisions", "approvals")
 
 
 class Row(NamedTuple):
@@ -47,6 +59,15 @@ class Row(NamedTuple):
     live: bool
     kept: bool
     summary: dict[str, Json]
+
+
+class Paper(NamedTuple):
+    """A simulation, decision or approval as the ledger has it. `subject` is the plan or simulation that it is about."""
+
+    id: str
+    subject: str
+    at_ns: int
+    document: dict[str, Json]
 
 
 @contextmanager
@@ -122,6 +143,36 @@ class Records:
             self.mark_projected(seq)
 
     @_in_our_words()
+    def save_paper(self, table: Table, paper: Paper, seq: int) -> None:
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute(
+                f"INSERT OR IGNORE INTO {table} VALUES(?,?,?,?)",
+                (paper.id, paper.subject, paper.at_ns, json.dumps(paper.document)),
+            )
+            self.mark_projected(seq)
+
+    @_in_our_words()
+    def has_paper(self, table: Table, id: str) -> bool:
+        return self._db.execute(f"SELECT 1 FROM {table} WHERE id=?", (id,)).fetchone() is not None
+
+    @_in_our_words()
+    def paper(self, table: Table, id: str) -> Paper:
+        found = self._db.execute(f"SELECT id,subject,at_ns,document FROM {table} WHERE id=?", (id,)).fetchone()
+        if found is None:
+            raise UnknownId(f"there is no {table[:-1]} {id}")
+        return Paper(found[0], found[1], found[2], json.loads(found[3]))
+
+    @_in_our_words()
+    def papers(self, table: Table, subject: str = "") -> list[Paper]:
+        """Newest first; all of them, or those about one subject."""
+        found = self._db.execute(
+            f"SELECT id,subject,at_ns,document FROM {table} WHERE ?='' OR subject=? ORDER BY rowid DESC",
+            (subject, subject),
+        )
+        return [Paper(id, about, at_ns, json.loads(text)) for id, about, at_ns, text in found]
+
+    @_in_our_words()
     def mark_projected(self, seq: int) -> None:
         """Only ever the next one: a gap must stay visible, so that what was lost is projected again."""
         if seq == self.projected + 1:
@@ -142,6 +193,17 @@ class Records:
             (since_ns, pattern, pattern, limit),
         )
         return [_row(values) for values in found]
+
+    @_in_our_words()
+    def row(self, id: str) -> Row:
+        """One execution by its full id, without its document, which may be large."""
+        found = self._db.execute(
+            "SELECT id,plan_id,plan_digest,intent,status,at_ns,changes,live,kept,summary FROM executions WHERE id=?",
+            (id,),
+        ).fetchone()
+        if found is None:
+            raise UnknownId(f"there is no execution {id}")
+        return _row(found)
 
     @_in_our_words()
     def execution(self, id: str) -> tuple[Row, dict[str, Any] | None]:
@@ -170,13 +232,13 @@ class Records:
         pattern = prefix + "%"
         ids = [
             row[0]
-            for table in ("executions", "plans")
+            for table in ("executions", "plans", *TABLES)
             for row in self._db.execute(f"SELECT id FROM {table} WHERE id LIKE ? LIMIT 10", (pattern,))
         ]
         if prefix in ids:
             return prefix
         if not ids:
-            raise UnknownId(f"there is no plan or execution {prefix}")
+            raise UnknownId(f"there is nothing called {prefix}")
         if len(ids) > 1:
             raise UnknownId(f"{prefix} could be {', '.join(sorted(ids))}")
         return str(ids[0])
@@ -197,7 +259,7 @@ class Records:
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         if version > VERSION:
             raise Tampering(f".holdfast/holdfast.db has version {version}; this Holdfast reads {VERSION}")
-        if version == 0:
+        if version < VERSION:
             self._db.execute("PRAGMA query_only=OFF")
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.executescript(_SCHEMA + f"PRAGMA user_version={VERSION};")

@@ -1,0 +1,168 @@
+"""Dossiers: what belongs to one plan or one simulation, a folder that appears whole.
+
+    plans/p-…/document, <sha256>…          a plan and the bytes it brings
+    simulations/s-…/plan, report, changes, <n>…   what a rehearsal found, and the new bytes of the n-th change
+
+Invariants
+  E1  A dossier has its name only when it is complete: written aside, then renamed.
+  E2  One that is being written is locked by the kernel, so `sweep` takes only what a dead process had begun.
+  E3  Nothing in it is believed: whoever reads it checks digests. So it is written without waiting for the disk;
+      one that a power cut damaged is refused, and made again.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+from holdfast.disk.calls import Calls
+from holdfast.disk.confined import Root
+from holdfast.errors import Tampering, UnknownId
+from holdfast.store.private import READ, open_regular
+
+Shelf = Literal["plans", "simulations"]
+SHELVES: tuple[Shelf, ...] = ("plans", "simulations")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_ID = re.compile(r"[a-z]-[a-z0-9]{4,32}")
+_LIMIT = 1 << 30
+_AGAIN = "Simulate again; nothing was changed."
+
+
+class Dossiers:
+    """All dossiers of one kind."""
+
+    def __init__(self, state: Root, shelf: Shelf) -> None:
+        self._state = state
+        self._calls: Calls = state.calls
+        self._shelf = shelf
+
+    def write(self, id: str, files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
+        """Put a dossier on the shelf; one that is there already is the same, by its id."""
+        temporary = f"new-{os.getpid()}-{os.urandom(4).hex()}"
+        directory = self._begun(temporary)
+        try:
+            for name, pieces in files:
+                self._write_file(directory, name, pieces)
+            shelf = self._folder()
+            self._calls.move(temporary, shelf, id, shelf)
+        except OSError as error:
+            self._remove(temporary)
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+        except BaseException:
+            self._remove(temporary)
+            raise
+        finally:
+            self._calls.close(directory)
+            self._state.forget()
+
+    def read(self, id: str, name: str) -> bytes:
+        """A small file of a dossier; UnknownId when there is no such dossier."""
+        fd = self.opened(id, name)
+        try:
+            size = self._calls.fstat(fd).st_size
+            if size > _LIMIT:
+                raise Tampering(f"{id}/{name} is larger than any file of ours")
+            pieces = []
+            while piece := self._calls.read(fd, size + 1):
+                pieces.append(piece)
+            return b"".join(pieces)
+        finally:
+            self._calls.close(fd)
+
+    def opened(self, id: str, name: str) -> int:
+        if not _ID.fullmatch(id):
+            raise UnknownId(f"{id!r} is not an id")
+        try:
+            return open_regular(name, READ, self._calls, self._state.directory(f"{self._shelf}/{id}")).fd
+        except FileNotFoundError:
+            raise UnknownId(f"there is no {id} any more", hint=_AGAIN) from None
+
+    def names(self, id: str) -> list[str]:
+        """The files of a dossier."""
+        try:
+            return self._calls.names(self._state.directory(f"{self._shelf}/{id}"))
+        except FileNotFoundError:
+            raise UnknownId(f"there is no {id} any more", hint=_AGAIN) from None
+
+    def ids(self) -> list[str]:
+        return sorted(name for name in self._all_names() if _ID.fullmatch(name))
+
+    def made_ns(self, id: str) -> int:
+        return self._calls.fstat(self._state.directory(f"{self._shelf}/{id}")).st_mtime_ns
+
+    def remove(self, id: str) -> None:
+        if _ID.fullmatch(id):
+            self._remove(id)
+
+    def sweep(self) -> None:
+        """Remove what a crash left half written (E2)."""
+        for name in self._all_names():
+            if name.startswith("new-") and self._is_abandoned(name):
+                self._remove(name)
+
+    def _begun(self, name: str) -> int:
+        """A folder of its own, locked from its first moment on; the caller closes it."""
+        shelf = self._folder()
+        fcntl.flock(shelf, fcntl.LOCK_EX)
+        try:
+            self._calls.mkdir(name, 0o700, dir_fd=shelf)
+            directory = self._state.open_directory(f"{self._shelf}/{name}")
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            fcntl.flock(shelf, fcntl.LOCK_UN)
+        return directory
+
+    def _is_abandoned(self, name: str) -> bool:
+        shelf = self._folder()
+        # Whoever begins a dossier holds the shelf until the new folder is locked.
+        fcntl.flock(shelf, fcntl.LOCK_EX)
+        try:
+            directory = self._state.open_directory(f"{self._shelf}/{name}")
+        except FileNotFoundError:
+            return False
+        finally:
+            fcntl.flock(shelf, fcntl.LOCK_UN)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            self._calls.close(directory)
+        return True
+
+    def _all_names(self) -> list[str]:
+        try:
+            return self._calls.names(self._state.directory(self._shelf))
+        except FileNotFoundError:
+            return []
+
+    def _folder(self) -> int:
+        try:
+            return self._state.directory(self._shelf)
+        except FileNotFoundError:
+            self._calls.mkdir(self._shelf, 0o700, dir_fd=self._state.fd)
+            return self._state.directory(self._shelf)
+
+    def _write_file(self, directory: int, name: str, pieces: Iterable[bytes]) -> None:
+        fd = self._calls.open(name, _NEW, 0o600, dir_fd=directory)
+        try:
+            for piece in pieces:
+                while piece:
+                    piece = piece[self._calls.write(fd, piece) :]
+        finally:
+            self._calls.close(fd)
+
+    def _remove(self, name: str) -> None:
+        try:
+            directory = self._state.directory(f"{self._shelf}/{name}")
+        except FileNotFoundError:
+            return
+        for file in self._calls.names(directory):
+            self._calls.unlink(file, dir_fd=directory)
+        self._state.forget()
+        self._calls.rmdir(name, dir_fd=self._folder())

@@ -1,0 +1,119 @@
+"""Effects: which actions outside the files a transaction has begun, written before each of them begins.
+
+    <txn>/effects     one JSON line a fact, each synced before what comes next; what there is to do is in the log
+      {"v": 1, "actions": 2}
+      {"n": 0, "fact": "begun", "ran": true} ─▶ {"n": 0, "fact": "done"} ─▶ {"n": 0, "fact": "taken back"}
+
+`ran` says whether the service ran before (null: nobody knows); whoever takes the action back leaves it so.
+
+Invariants
+  F1  An action has a durable "begun" before it begins: after a crash everything that may have happened is known.
+  F2  "taken back" is written after the compensation; a crash in between runs it once more, never not at all.
+  F3  A torn last line announces nothing, for what it announces never began; it is cut off before the next is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from holdfast.disk.calls import Calls
+from holdfast.errors import Tampering
+
+NAME = "effects"
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LIMIT = 1 << 24
+_FACTS = ("begun", "done", "taken back")
+
+
+class Open(NamedTuple):
+    """An action that was begun and not taken back; `ran`: did the service run before it?"""
+
+    number: int
+    ran: bool | None
+
+
+class Effects:
+    """The file of one transaction; `directory` is its folder, borrowed for each call."""
+
+    def __init__(self, calls: Calls, directory: int) -> None:
+        self._calls = calls
+        self._directory = directory
+
+    def announce(self, actions: int) -> None:
+        self._append({"v": 1, "actions": actions})
+        self._calls.fsync(self._directory)
+
+    def begun(self, number: int, ran: bool | None) -> None:
+        self._append({"n": number, "fact": "begun", "ran": ran})
+        self._calls.point("action-begun")
+
+    def done(self, number: int) -> None:
+        self._append({"n": number, "fact": "done"})
+        self._calls.point("action-done")
+
+    def taken_back(self, number: int) -> None:
+        self._append({"n": number, "fact": "taken back"})
+        self._calls.point("action-taken-back")
+
+    def standing(self, planned: int) -> list[Open]:
+        """The actions that were begun and not taken back, newest first; Tampering when this is no file of ours."""
+        lines = self._lines()
+        if not lines:
+            return []
+        if lines[0] != {"v": 1, "actions": planned}:
+            raise Tampering("the list of service actions in the journal is not one of ours")
+        found: dict[int, Open] = {}
+        for line in lines[1:]:
+            number, fact = _fact(line, planned)
+            if fact == "taken back":
+                found.pop(number, None)
+            elif fact == "begun":
+                ran = line.get("ran")
+                found[number] = Open(number, ran if isinstance(ran, bool) else None)
+        return sorted(found.values(), reverse=True)
+
+    def _append(self, fact: Mapping[str, object]) -> None:
+        data = json.dumps(fact).encode("ascii") + b"\n"
+        fd = self._calls.open(NAME, _OPEN, 0o600, dir_fd=self._directory)
+        try:
+            whole = self._whole(fd)
+            if self._calls.fstat(fd).st_size > len(whole):
+                self._calls.truncate(fd, len(whole))  # F3
+            if self._calls.pwrite(fd, data, len(whole)) != len(data):
+                raise OSError(28, "the journal of service actions was written only in part")
+            self._calls.fdatasync(fd)
+        finally:
+            self._calls.close(fd)
+
+    def _lines(self) -> list[dict[str, Any]]:
+        try:
+            fd = self._calls.open(NAME, _READ, dir_fd=self._directory)
+        except FileNotFoundError:
+            return []
+        try:
+            whole = self._whole(fd)
+        finally:
+            self._calls.close(fd)
+        try:
+            lines = [json.loads(line) for line in whole.splitlines()]
+        except (ValueError, RecursionError) as error:
+            raise Tampering(f"the list of service actions in the journal is damaged: {error}") from error
+        if not all(isinstance(line, dict) for line in lines):
+            raise Tampering("the list of service actions in the journal is damaged: a line is no fact")
+        return lines
+
+    def _whole(self, fd: int) -> bytes:
+        """Everything up to the last line that is complete."""
+        data = self._calls.pread(fd, _LIMIT, 0)
+        return data[: data.rfind(b"\n") + 1]
+
+
+def _fact(line: Mapping[str, Any], planned: int) -> tuple[int, str]:
+    number, fact = line.get("n"), line.get("fact")
+    if not isinstance(number, int) or not 0 <= number < planned or fact not in _FACTS:
+        raise Tampering("the list of service actions in the journal names one that was not planned")
+    return number, fact
