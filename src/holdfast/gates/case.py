@@ -1,0 +1,91 @@
+"""What the rules of the write gate share: the case before them, and what a rule may say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from holdfast.gates.evidence import Evidence
+from holdfast.gates.operations import Operation, operations_of, origins_of
+from holdfast.gates.policy import Policy
+from holdfast.model.changeset import Change
+from holdfast.model.decision import Verdict
+from holdfast.model.plan import RISKS, Risk
+from holdfast.model.tables import Layer
+
+# A reason names this many paths; the sentence says how many there are.
+MOST_PATHS = 20
+# How much of the workspace's own place counts for rules: a workspace at /etc/ssh is `etc/ssh`.
+_NAMES_ABOVE = 2
+
+
+class Deed(NamedTuple):
+    """One change with what it does, and the numbers of the rules that are about it."""
+
+    change: Change
+    operations: tuple[Operation, ...]
+    rules: tuple[int, ...]
+    # A rule of the root layer allows it: built-in rules about paths are silent.
+    excused: bool
+
+
+class Said(NamedTuple):
+    """What one rule says. The risk is part of it: from medium on, whoever says it asks."""
+
+    verdict: Verdict
+    risk: Risk
+    detail: str
+    paths: tuple[str, ...] = ()
+    layer: Layer = "built-in"
+
+
+class Case(NamedTuple):
+    evidence: Evidence
+    policy: Policy
+    deeds: tuple[Deed, ...]
+
+    @property
+    def excused(self) -> frozenset[str]:
+        return frozenset([deed.change.path for deed in self.deeds if deed.excused])
+
+
+class FactRule(NamedTuple):
+    """A rule about facts that no path pattern can express; its name is a sentence."""
+
+    name: str
+    judge: Callable[[Case], Iterable[Said]]
+
+
+def case_of(evidence: Evidence, policy: Policy) -> Case:
+    changes = sorted(evidence.change_set.changes, key=lambda change: path_bytes(change.path))
+    return Case(evidence, policy, tuple(_deeds(changes, evidence, policy)))
+
+
+def asking(risk: Risk, detail: str, paths: Iterable[str] = (), layer: Layer = "built-in") -> Said:
+    return Said("NEED_APPROVAL", risk, detail, tuple(paths), layer)
+
+
+def denying(detail: str, paths: Iterable[str] = (), layer: Layer = "built-in") -> Said:
+    return Said("DENY", "critical", detail, tuple(paths), layer)
+
+
+def path_bytes(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")
+
+
+def at_least(risk: Risk, least: Risk) -> bool:
+    return RISKS.index(risk) >= RISKS.index(least)
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _deeds(changes: list[Change], evidence: Evidence, policy: Policy) -> Iterator[Deed]:
+    origins = origins_of(changes)
+    above = "/".join([name for name in evidence.root.split("/") if name][-_NAMES_ABOVE:])
+    for change in changes:
+        operations = operations_of(change, origins)
+        rules = policy.rules_about(change.path, operations, above)
+        excused = any(policy.rules[number].verdict == "ALLOW" for number in rules)
+        yield Deed(change, operations, tuple(rules), excused)

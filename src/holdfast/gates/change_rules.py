@@ -1,0 +1,223 @@
+"""Rules about the change set itself: what objects become, beyond what their paths say.
+
+They see images and added text only. Who made the change, and how, does not matter here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from holdfast.gates.case import Case, Deed, FactRule, Said, asking, counted, denying
+from holdfast.gates.patterns import covers
+from holdfast.gates.policy import VERDICT_OF
+from holdfast.gates.secrets import Finding, every_finding
+from holdfast.model.changeset import Change
+from holdfast.model.image import Image
+from holdfast.model.path import is_protected, parent_of, printable
+
+SET_ID = 0o6000
+OTHERS_WRITE = 0o002
+_STICKY = 0o1000
+_CAPABILITY = "security.capability"
+_ACLS = frozenset({"system.posix_acl_access", "system.posix_acl_default"})
+
+
+def _where(case: Case, holds: Callable[[Deed], bool]) -> tuple[str, ...]:
+    return tuple(deed.change.path for deed in case.deeds if holds(deed))
+
+
+def _rights_gained(case: Case) -> Iterator[Said]:
+    if paths := _where(case, _gains_set_id):
+        yield asking("high", "set-user-id or set-group-id is gained or carried to new content", paths)
+    if paths := _where(case, lambda deed: _gains_attribute(deed, frozenset({_CAPABILITY}))):
+        yield asking("high", "a file capability is gained", paths)
+    if paths := _where(case, lambda deed: _gains_attribute(deed, _ACLS)):
+        yield asking("high", "an access control list is gained or changed", paths)
+
+
+def _gains_set_id(deed: Deed) -> bool:
+    """Also when the bit stays and what it runs becomes something else. On directories it only hands the group down."""
+    post = deed.change.post
+    if post is None or post.kind != "file" or not post.mode & SET_ID:
+        return False
+    pre = deed.change.pre
+    return pre is None or (pre.mode & SET_ID) != (post.mode & SET_ID) or pre.digest != post.digest
+
+
+def _gains_attribute(deed: Deed, names: frozenset[str]) -> bool:
+    before = _attributes(deed.change.pre, names)
+    after = _attributes(deed.change.post, names)
+    return bool(after) and after != before
+
+
+def _attributes(image: Image | None, names: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    return tuple(pair for pair in image.xattrs if pair[0] in names) if image is not None and image.xattrs else ()
+
+
+def _owners(case: Case) -> Iterator[Said]:
+    if paths := _where(case, lambda deed: "owner" in deed.operations):
+        yield asking("high", "the owner or group of something existing changes", paths)
+
+
+def _open_to_all(case: Case) -> Iterator[Said]:
+    if paths := _where(case, _opens_to_all):
+        yield asking("medium", "every user of this host may write to it", paths)
+
+
+def _opens_to_all(deed: Deed) -> bool:
+    pre, post = deed.change.pre, deed.change.post
+    if post is None or post.kind == "symlink" or not post.mode & OTHERS_WRITE:
+        return False
+    if post.kind == "directory" and post.mode & _STICKY:
+        return False
+    return pre is None or pre.kind == "symlink" or not pre.mode & OTHERS_WRITE
+
+
+def _links(case: Case) -> Iterator[Said]:
+    if paths := _where(case, lambda deed: _leads_out(deed, case.evidence.root)):
+        yield asking("high", "the link leads out of the workspace, or into protected state", paths)
+
+
+def _leads_out(deed: Deed, root: str) -> bool:
+    post = deed.change.post
+    if post is None or post.kind != "symlink":
+        return False
+    inside = _inside(deed.change.path, post.target, root.rstrip("/"))
+    return inside is None or is_protected(inside)
+
+
+def _inside(path: str, target: str, root: str) -> str | None:
+    """Where a link leads, relative to the workspace; None when outside, or when only the disk could tell."""
+    if target.startswith("/"):
+        if not root or not f"{target}/".startswith(f"{root}/"):
+            return None
+        names, rest = [], target[len(root) :].split("/")
+    else:
+        names, rest = [name for name in parent_of(path).split("/") if name], target.split("/")
+    entered = False
+    for name in rest:
+        if name == "..":
+            # Behind a name that may itself be a link, `..` leads wherever that link leads.
+            if entered or not names:
+                return None
+            names.pop()
+        elif name not in ("", "."):
+            names.append(name)
+            entered = True
+    return "/".join(names)
+
+
+def _binaries(case: Case) -> Iterator[Said]:
+    changed = {deed.change.path for deed in case.deeds if deed.change.post is not None and not deed.excused}
+    if paths := sorted({text.path for text in case.evidence.texts if text.binary} & changed):
+        yield asking("medium", "nobody can read what this says", paths)
+
+
+def _unread(case: Case) -> Iterator[Said]:
+    paths = {text.path for text in case.evidence.texts if text.unread} | set(case.evidence.unseen())
+    if paths:
+        yield asking("medium", "not searched for secrets: too long, or never shown to the gate", sorted(paths))
+
+
+def _secrets(case: Case) -> Iterator[Said]:
+    scalars, findings = case.policy.scalars, _unknown_secrets(case)
+    if findings and scalars.secrets != "allow":
+        shown = "; ".join(_sentence(finding) for finding in findings[:3])
+        more = f"; and {len(findings) - 3} more" if len(findings) > 3 else ""
+        paths = sorted({finding.path for finding in findings})
+        yield Said(VERDICT_OF[scalars.secrets], "high", shown + more, tuple(paths), case.policy.layer_of("secrets"))
+
+
+def _unknown_secrets(case: Case) -> list[Finding]:
+    known, passed_over = case.policy.known, covers(case.policy.known.paths)
+    found = {*every_finding(case.evidence.texts), *case.evidence.findings}
+    return sorted(item for item in found if item.digest not in known.digests and not passed_over.owners_of(item.path))
+
+
+def _sentence(finding: Finding) -> str:
+    return f"{finding.shape} in {printable(finding.path)} ({finding.masked})"
+
+
+def _names(case: Case) -> Iterator[Said]:
+    if paths := _where(case, lambda deed: _hides(deed.change.path) or _hides(_target(deed))):
+        yield asking("medium", "the name holds characters that do not show", paths)
+
+
+def _hides(text: str) -> bool:
+    return not (text.isascii() and text.isprintable()) and printable(text) != text
+
+
+def _target(deed: Deed) -> str:
+    return deed.change.post.target if deed.change.post is not None else ""
+
+
+def _losses(case: Case) -> Iterator[Said]:
+    most = case.policy.scalars.limits.deletions
+    paths = _where(case, _loses_content)
+    if len(paths) > most:
+        layer = case.policy.layer_of("limits.deletions")
+        yield asking(
+            "high", f"{counted(len(paths), 'file')} deleted or emptied, {most:,} pass as ordinary", paths, layer
+        )
+
+
+def _loses_content(deed: Deed) -> bool:
+    """Moving is no loss; emptying is."""
+    pre, post = deed.change.pre, deed.change.post
+    if pre is None or pre.kind == "directory" or "move" in deed.operations:
+        return False
+    return post is None or post.kind != pre.kind or (pre.size > 0 and post.size == 0)
+
+
+def _limits(case: Case) -> Iterator[Said]:
+    limits, changes = case.policy.scalars.limits, case.evidence.change_set.changes
+    lines = sum(text.lines_added + text.lines_removed for text in case.evidence.texts)
+    size = sum(change.post.size for change in changes if change.post is not None and change.post.kind == "file")
+    for name, value, most, unit in (
+        ("files", len([change for change in changes if not _is_directory(change)]), limits.files, "files changed"),
+        ("lines", lines, limits.lines, "lines changed"),
+        ("bytes", size, limits.bytes, "bytes in changed files"),
+        ("time_ms", _time_ms(case), limits.time_ms, "ms of programs run"),
+    ):
+        if value > most:
+            layer = case.policy.layer_of(f"limits.{name}")
+            yield denying(f"{value:,} {unit}, {most:,} are allowed", layer=layer)
+
+
+def _is_directory(change: Change) -> bool:
+    return all(image is None or image.kind == "directory" for image in (change.pre, change.post))
+
+
+def _time_ms(case: Case) -> int:
+    simulated = [step.receipt for step in case.evidence.simulation.steps if step.receipt is not None]
+    return sum(receipt.duration_ms for receipt in (*simulated, *case.evidence.receipts))
+
+
+def _reach(case: Case) -> Iterator[Said]:
+    for reach in case.policy.reaches:
+        if reach.agent != case.evidence.author or not case.evidence.by_agent:
+            continue
+        forbidden = covers(reach.must_not_change)
+        allowed = covers(reach.may_change) if reach.may_change is not None else None
+        paths = [
+            deed.change.path
+            for deed in case.deeds
+            if forbidden.owners_of(deed.change.path) or (allowed and not allowed.owners_of(deed.change.path))
+        ]
+        if paths:
+            yield denying(f"{printable(reach.agent)} may not change this", paths, reach.layer)
+
+
+CHANGE_RULES: tuple[FactRule, ...] = (
+    FactRule("Keeps agents to the paths they may change", _reach),
+    FactRule("Keeps changes within their limits", _limits),
+    FactRule("Asks about secrets in what is added", _secrets),
+    FactRule("Asks about set-id bits, capabilities and access lists", _rights_gained),
+    FactRule("Asks about new owners", _owners),
+    FactRule("Asks about links that lead out of the workspace", _links),
+    FactRule("Asks about the loss of many files", _losses),
+    FactRule("Asks about files that everybody may write", _open_to_all),
+    FactRule("Asks about binaries", _binaries),
+    FactRule("Asks about content that was not searched", _unread),
+    FactRule("Asks about names that do not show what they are", _names),
+)

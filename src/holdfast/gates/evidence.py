@@ -1,0 +1,114 @@
+"""Evidence: everything the write gate looks at, and nothing else.
+
+Invariants
+  E1  Facts, never promises: images, receipts and added text, all taken from what was captured.
+  E2  What was not looked at is told apart from what was looked at and found harmless (`Text.unread`, `unseen`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from holdfast.model.changeset import Change, ChangeSet
+from holdfast.model.execution import Receipt
+from holdfast.model.plan import Plan
+from holdfast.model.simulation import Simulation
+
+PERSON = "person"
+# The levels of checks that can say "it works"; files that exist and parse say only that there is something.
+VERIFYING_KINDS = frozenset({"run", "tests", "acceptance"})
+# Enough to read every line of a source file; what is longer is said to be unread.
+MOST_TEXT_BYTES = 1_000_000
+_LOOKED_AT_FOR_NUL = 8000
+
+
+class Text(NamedTuple):
+    """What a change does to the text of one file: `added` holds only lines that were not there before."""
+
+    path: str
+    added: str = ""
+    lines_added: int = 0
+    lines_removed: int = 0
+    binary: bool = False
+    # The content was longer than the caller reads: nobody knows what the rest says.
+    unread: bool = False
+
+
+class Finding(NamedTuple):
+    """What looks like a secret, without it: where, of what kind, how long, and the digest policy may know it by."""
+
+    path: str
+    shape: str
+    masked: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    plan: Plan
+    change_set: ChangeSet
+    simulation: Simulation
+    author: str = PERSON
+    texts: tuple[Text, ...] = ()
+    receipts: tuple[Receipt, ...] = ()
+    instructions: tuple[tuple[str, str], ...] = ()
+    # Absolute path of the workspace, to tell absolute links into it from those out of it.
+    root: str = ""
+    # Found before, for a replay: the texts themselves are not kept. They add to what is found in `texts`.
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def by_agent(self) -> bool:
+        return self.author != PERSON
+
+    @property
+    def verified(self) -> bool:
+        """At least one real check passed, on exactly the tree that would land."""
+        return any(
+            receipt.passed and receipt.kind in VERIFYING_KINDS and receipt.tree_digest == self.simulation.predicted_tree
+            for receipt in self.receipts
+        )
+
+    def unseen(self) -> Iterator[str]:
+        """Files whose new content nobody gave us to read (E2)."""
+        seen = {text.path for text in self.texts}
+        moved = _moved_content(self.change_set.changes)
+        for change in self.change_set.changes:
+            if change.path not in seen and _has_new_content(change, moved):
+                yield change.path
+
+
+def compared(path: str, before: bytes, after: bytes, *, most: int = MOST_TEXT_BYTES) -> Text:
+    """What `after` adds to `before`, in time proportional to both: lines are counted, not aligned.
+
+    A line that only moves is not added. Bytes that are not UTF-8 are read one by one, so that a token among them shows.
+    """
+    unread = len(after) > most
+    old, new = Counter(before[:most].splitlines()), Counter(after[:most].splitlines())
+    fresh = new - old
+    added = b"\n".join(line for line in after[:most].splitlines() if line in fresh)
+    return Text(
+        path=path,
+        added=added.decode("utf-8", "surrogateescape"),
+        lines_added=fresh.total(),
+        lines_removed=(old - new).total(),
+        binary=b"\0" in after[:_LOOKED_AT_FOR_NUL],
+        unread=unread,
+    )
+
+
+def _moved_content(changes: tuple[Change, ...]) -> frozenset[tuple[str, str]]:
+    """(origin, digest) of everything that moves: a moved file brings nothing new."""
+    return frozenset([(c.path, c.pre.digest) for c in changes if c.pre is not None and c.pre.kind == "file"])
+
+
+def _has_new_content(change: Change, moved: frozenset[tuple[str, str]]) -> bool:
+    post = change.post
+    if post is None or post.kind != "file" or post.size == 0:
+        return False
+    if change.origin is not None and (change.origin, post.digest) in moved:
+        return False
+    return change.pre is None or change.pre.digest != post.digest

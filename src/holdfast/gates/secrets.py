@@ -1,0 +1,172 @@
+"""Secrets in what a change adds: known shapes of tokens, and strong-looking values given to secret-looking names.
+
+Invariants
+  K1  A finding never holds the secret: a shape, a path, a mask and a digest.
+  K2  Every shape has literals; a text without one of them is never shown to the regular expression.
+  K3  A known shape is reported wherever it stands; the guess about names and values keeps quiet about placeholders,
+      references to variables, plain words, digests and lock files.
+
+The digest lets policy declare one match as known.
+It is not put into decisions: a short password could be guessed from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from holdfast.gates.evidence import Finding as Finding
+from holdfast.gates.evidence import Text
+from holdfast.gates.patterns import covers
+
+_LONGEST_VALUE = 512
+_BITS_A_CHARACTER = 3.3
+
+
+class Shape(NamedTuple):
+    """`prefix` is what may be shown: it tells the kind of token and nothing of its value.
+
+    `solid`: every match holds a run of _RUN token characters, so a text without one needs no closer look.
+    """
+
+    name: str
+    literals: tuple[str, ...]
+    form: re.Pattern[str]
+    prefix: int = 0
+    solid: bool = True
+
+
+def _shape(name: str, literals: str, form: str, prefix: int = 0, *, solid: bool = True) -> Shape:
+    return Shape(name, tuple(literals.split()), re.compile(form), prefix, solid)
+
+
+# `(?<![\w-])` and `(?![\w-])`: a token in the middle of a longer word is another word.
+SHAPES: tuple[Shape, ...] = (
+    _shape("AWS access key", "AKIA ASIA", r"(?<![\w-])(?:AKIA|ASIA)[0-9A-Z]{16}(?![\w-])", 4),
+    _shape("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"(?<![\w-])gh[pousr]_[A-Za-z0-9]{36,251}(?![\w-])", 4),
+    _shape("GitHub fine-grained token", "github_pat_", r"(?<![\w-])github_pat_[A-Za-z0-9_]{60,255}(?![\w-])", 11),
+    _shape("GitLab token", "glpat- gldt- glrt- glcbt-", r"(?<![\w-])gl(?:pat|dt|rt|cbt)-[\w-]{20,}", 6),
+    _shape("Slack token", "xoxb- xoxp- xoxa- xoxr- xoxs- xapp-", r"(?<![\w-])(?:xox[bpars]|xapp)-[A-Za-z0-9-]{20,}", 5),
+    _shape("Slack web hook", "hooks.slack.com/services/", r"hooks\.slack\.com/services/T\w{6,}/B\w{6,}/\w{20,}", 25),
+    _shape("Anthropic key", "sk-ant-", r"(?<![\w-])sk-ant-[\w-]{32,}", 7),
+    _shape("OpenAI key", "sk-", r"(?<![\w-])sk-(?!ant-)(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{32,}(?![\w-])", 3),
+    _shape("Google API key", "AIza", r"(?<![\w-])AIza[\w-]{35}(?![\w-])", 4),
+    _shape("Google OAuth secret", "GOCSPX-", r"(?<![\w-])GOCSPX-[\w-]{28}", 7),
+    _shape("Stripe key", "sk_live_ rk_live_ whsec_", r"(?<![\w-])(?:(?:sk|rk)_live_|whsec_)[A-Za-z0-9]{20,}", 8),
+    _shape("npm token", "npm_", r"(?<![\w-])npm_[A-Za-z0-9]{36}(?![\w-])", 4),
+    _shape("PyPI token", "pypi-", r"(?<![\w-])pypi-[\w-]{50,}", 5),
+    _shape("Hugging Face token", "hf_", r"(?<![\w-])hf_[A-Za-z]{34}(?![\w-])", 3),
+    _shape("SendGrid key", "SG.", r"(?<![\w-])SG\.[\w-]{22}\.[\w-]{43}(?![\w-])", 3),
+    _shape("Azure storage key", "AccountKey=", r"AccountKey=[A-Za-z0-9+/]{86}==", 11, solid=False),
+    _shape("private key", "PRIVATE", r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----", 5, solid=False),
+    _shape("JSON web token", "eyJ", r"(?<![\w-])eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{20,}", 3),
+    _shape(
+        "password in an address",
+        "://",
+        r"(?<![\w+.-])[a-z][a-z0-9+.-]{1,20}://[^\s:/@'\"<>{}$]{1,64}:(?P<value>[^\s:/@'\"<>{}$]{4,128})@[\w.\[-]",
+        solid=False,
+    ),
+)
+_LITERALS = tuple((literal, number) for number, shape in enumerate(SHAPES) for literal in shape.literals)
+_LOOSE = tuple((literal, number) for literal, number in _LITERALS if not SHAPES[number].solid)
+_RUN = b"a" * 20
+_RUNS = bytes(ord("a") if chr(code).isalnum() or chr(code) in "_-" else 32 for code in range(128)).ljust(256, b" ")
+GUESS = "value of a secret-looking name"
+
+# Where a name that holds one of these ends, an assignment may follow: rest of the name, sign, optional quote, value.
+_NAMES = ("secret", "token", "passw", "pwd", "credential", "key")
+# Keys are everywhere; only some kinds of them open a door.
+_KINDS_OF_KEY = re.compile(r"(?i)(?:api|access|private|auth|signing|encryption|master|account|service)[_-]?\Z")
+_ASSIGNED = re.compile(
+    r"[\w.-]{0,40}[\"'\]]{0,3}[ \t]{0,8}(?::=|=>|[=:])[ \t]{0,8}[\"'`]?"
+    rf"(?P<value>[^\s\"'`,;<>(){{}}$]{{12,{_LONGEST_VALUE}}})"
+)
+_NAME_BEFORE = re.compile(r"[\w.-]{0,40}\Z")
+_PLACEHOLDER = re.compile(
+    r"(?i)example|sample|placeholder|dummy|fake|changeme|change[_-]me|replace|redacted|your[_-]|my[_-]|insert|todo|fixme"
+    r"|xxxx|\*\*\*\*|\.\.\.|0000000|1234567|abcdef|test[_-]?(?:key|token|secret|pass)|not[_-]?a[_-]?secret|lorem|<|\{\{"
+)
+_REFERENCE = re.compile(
+    r"(?i)(?:os\.|env[.\[:]|process\.|config\.|settings\.|secrets?\.|vault:|file:|https?:|ref:|arn:)"
+)
+_PLAIN_WORD = re.compile(r"[A-Za-z][A-Za-z_.:/\\-]*\d{0,2}")
+_DIGEST = re.compile(
+    r"(?i)(?:sha\d*[:-])?(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})"
+)
+_DIGEST_NAME = re.compile(
+    r"(?i)hash|digest|checksum|integrity|sha\d|etag|fingerprint|public|_id$|\.id$|type|name|path|file|url"
+)
+_LOCK_FILES = covers(
+    """package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb poetry.lock uv.lock pdm.lock
+    Pipfile.lock Cargo.lock go.sum composer.lock Gemfile.lock mix.lock flake.lock deno.lock gradle.lockfile
+    packages.lock.json pubspec.lock Podfile.lock Package.resolved *.min.js *.map *.svg""".split()
+)
+
+
+def every_finding(texts: Iterable[Text]) -> tuple[Finding, ...]:
+    """Sorted; the same secret twice in one file is one finding. What policy knows is the caller's business."""
+    return tuple(sorted({finding for text in texts if text.added for finding in _in_text(text)}))
+
+
+def _in_text(text: Text) -> Iterator[Finding]:
+    added = text.added
+    literals = _LITERALS if _RUN in added.encode("ascii", "replace").translate(_RUNS) else _LOOSE
+    places: list[tuple[int, int]] = []
+    for number in sorted({number for literal, number in literals if literal in added}):
+        shape = SHAPES[number]
+        for match in shape.form.finditer(added):
+            value = match["value"] if "value" in match.re.groupindex else match[0]
+            if not _PLACEHOLDER.search(value):
+                places.append(match.span())
+                yield _finding(text.path, shape.name, value, shape.prefix)
+    if not text.binary:
+        yield from _guessed(text, places)
+
+
+def _guessed(text: Text, places: Sequence[tuple[int, int]]) -> Iterator[Finding]:
+    """`places` are known shapes, reported under their own names already."""
+    # Lower case of the same length, so that places in it are places in the text.
+    lower = (text.added if text.added.isascii() else text.added.encode("ascii", "replace").decode()).lower()
+    for name in _NAMES:
+        start = lower.find(name)
+        while start >= 0:
+            match = _ASSIGNED.match(text.added, start + len(name))
+            if match is not None and not _overlaps(match, places) and _is_a_guess(text, start, match):
+                yield _finding(text.path, GUESS, match["value"], 0)
+            start = lower.find(name, start + len(name))
+
+
+def _is_a_guess(text: Text, start: int, match: re.Match[str]) -> bool:
+    found = _NAME_BEFORE.search(text.added, max(0, start - 40), start)
+    before, value = found[0] if found is not None else "", match["value"]
+    if text.added[start : start + 3].lower() == "key" and not _KINDS_OF_KEY.search(before):
+        return False
+    name = before + text.added[start : match.start("value")]
+    return _looks_secret(name, value) and not _LOCK_FILES.owners_of(text.path)
+
+
+def _looks_secret(name: str, value: str) -> bool:
+    if _PLACEHOLDER.search(value) or _REFERENCE.match(value) or _PLAIN_WORD.fullmatch(value):
+        return False
+    if _DIGEST_NAME.search(name) or (_DIGEST.fullmatch(value) and not re.search(r"(?i)secret|passw|private", name)):
+        return False
+    return _bits(value) >= _BITS_A_CHARACTER and any(ch.isdigit() for ch in value)
+
+
+def _overlaps(match: re.Match[str], places: Sequence[tuple[int, int]]) -> bool:
+    start, end = match.span("value")
+    return any(start < other_end and other_start < end for other_start, other_end in places)
+
+
+def _bits(value: str) -> float:
+    """Shannon's entropy a character: words have little, random characters much."""
+    return -sum(n / len(value) * math.log2(n / len(value)) for n in Counter(value).values())
+
+
+def _finding(path: str, shape: str, value: str, prefix: int) -> Finding:
+    digest = hashlib.sha256(value.encode("utf-8", "surrogateescape")).hexdigest()
+    return Finding(path, shape, f"{value[:prefix]}… {len(value)} characters", digest)
