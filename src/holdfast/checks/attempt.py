@@ -2,6 +2,8 @@
 
 A command gets a clean environment and a private HOME and TMPDIR, so that it finds none of the user's secrets or
 settings there and leaves nothing behind; both are removed when it has ended and all its processes are gone.
+Whoever isolates the command (`run`) may put a home and a TMPDIR of its own in their place.
+Reports it shall leave for us go to a directory of the same kind, which it is told by the word REPORTS in its arguments.
 """
 
 from __future__ import annotations
@@ -9,24 +11,34 @@ from __future__ import annotations
 import os
 import signal
 import stat
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
 
+from holdfast.checks.tree import read_beneath
 from holdfast.errors import InvalidInput
 from holdfast.model.path import printable
 from holdfast.sandbox.process import Command, Finished, clean_environment, run
 
 OUTPUT_LIMIT = 4 << 20
+REPORT_LIMIT = 32 << 20
 GRACE_MS = 500
+REPORTS = "{reports}"
+# Tells whoever isolates a command which directory it must be able to write for its reports.
+REPORTS_VARIABLE = "HOLDFAST_REPORTS"
 
 # done, total, what is going on
 Progress = Callable[[int, int, str], None]
+# Runs a command to its end, as `sandbox.process.run` does; InvalidInput when it cannot be started.
+Run: TypeAlias = Callable[[Command], Finished]
 
 
 class Attempt(NamedTuple):
     """`said` continues a sentence that begins with the command or the URL; `remarks` end it, each after a semicolon.
 
     `hopeless` means that another try is in vain.
+    `identity` tells one living thing from its successor; a settling window wants the same one all along.
+    `reports` are the files the command was asked to leave, those that it left.
+    `timed_out` and `survived` (a process of it could not be ended) are never a success, whatever a report says.
     """
 
     passed: bool
@@ -35,31 +47,80 @@ class Attempt(NamedTuple):
     exit_code: int | None = None
     remarks: str = ""
     hopeless: bool = False
+    identity: str = ""
+    reports: tuple[tuple[str, bytes], ...] = ()
+    timed_out: bool = False
+    survived: bool = False
 
 
 def silent(done: int, total: int, text: str) -> None:
     """The progress of nobody looking."""
 
 
-def try_command(argv: tuple[str, ...], directory: str, timeout_ms: int) -> Attempt:
+def try_command(
+    argv: tuple[str, ...],
+    directory: str,
+    timeout_ms: int,
+    *,
+    run: Run = run,
+    env: tuple[tuple[str, str], ...] = (),
+    reports: tuple[str, ...] = (),
+) -> Attempt:
     """Run one command in `directory`. What cannot be started is a failed attempt."""
     import tempfile
 
     private = tempfile.mkdtemp(prefix="holdfast-check-")
     try:
-        home, tmpdir = os.path.join(private, "home"), os.path.join(private, "tmp")
-        os.mkdir(home, 0o700)
-        os.mkdir(tmpdir, 0o700)
-        environment = clean_environment(home, tmpdir=tmpdir)
+        home, tmpdir, left = (os.path.join(private, name) for name in ("home", "tmp", "reports"))
+        for path in (home, tmpdir, left):
+            os.mkdir(path, 0o700)
+        environment = {**clean_environment(home, tmpdir=tmpdir), **dict(env)}
+        if reports:
+            argv = tuple(word.replace(REPORTS, left) for word in argv)
+            environment[REPORTS_VARIABLE] = left
+            _let_the_sandbox_write(left)
         finished = run(Command(argv, directory, environment, timeout_ms, OUTPUT_LIMIT, GRACE_MS))
+        files = tuple(_left_behind(private, reports))
     except InvalidInput as error:
         attempt = Attempt(False, f"could not be run: {error.message}", error.message.encode(), hopeless=True)
     else:
         said = ending(finished, timeout_ms)
-        attempt = Attempt(finished.succeeded, said, finished.output, finished.exit_code, _remarks(finished))
+        attempt = Attempt(
+            passed=finished.succeeded,
+            said=said,
+            log=finished.output,
+            exit_code=finished.exit_code,
+            remarks=_remarks(finished),
+            reports=files,
+            timed_out=finished.timed_out,
+            survived=finished.survivors > 0,
+        )
     finally:
         leftover = _remove(private)
     return attempt._replace(remarks=attempt.remarks + leftover)
+
+
+def _let_the_sandbox_write(directory: str) -> None:
+    """Root is somebody else inside a sandbox (see sandbox.confined), and what is written there must be that one's."""
+    from holdfast.sandbox.confined import SHIFT, is_real_root
+
+    if is_real_root():
+        os.chown(directory, SHIFT, SHIFT)
+
+
+def _left_behind(private: str, names: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    """The reports that are there. The command may have put anything in their place; only plain files are read."""
+    if not names:
+        return
+    root = os.open(private, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in names:
+            try:
+                yield name, read_beneath(root, f"reports/{name}", REPORT_LIMIT)
+            except OSError:
+                continue  # not left; the test gate says that there is none
+    finally:
+        os.close(root)
 
 
 def ending(finished: Finished, timeout_ms: int) -> str:

@@ -48,6 +48,21 @@ def read_change_file(path: str) -> Plan:
     return _plan(_text(_file(path, source), source), source, os.path.dirname(path) or os.curdir)
 
 
+def read_bytes(path: str) -> bytes:
+    """A change file as it stands, or standard input for `-`."""
+    return _standard_input() if path == STANDARD_INPUT else _file(path, printable(path))
+
+
+def document_of(data: bytes, *, source: str) -> Value:
+    """The value that some bytes spell, before it is read as a plan."""
+    text = _text(data, source)
+    form = _format_of(text)
+    try:
+        return form.load(text)
+    except Fault as fault:
+        raise _located(fault, form, text, source) from None
+
+
 def parse_change_file(data: bytes, *, source: str, directory: str) -> Plan:
     """The plan in some bytes; `source` is the name that errors show, `directory` where content_from is looked up."""
     return _plan(_text(data, source), source, directory)

@@ -20,6 +20,7 @@ MAX_DURATION_MS = 24 * 60 * 60 * 1000
 _MODE = re.compile(r"0?[0-7]{3}")
 _SPECIAL_MODE = re.compile(r"[1-7][0-7]{3}")
 _DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h)")
+_PERCENTAGE = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,2}))? ?%")
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 # Everything a terminal would obey instead of showing, but for line feed and tab; and halves of surrogate pairs.
 _UNSPEAKABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -191,6 +192,20 @@ def duration_of(value: Value, key: str) -> int:
     if not 1 <= milliseconds <= MAX_DURATION_MS:
         raise Fault(f"{key} must be between 1ms and 24h, not {found[0]}", key)
     return milliseconds
+
+
+def percentage_of(value: Value, key: str) -> int:
+    """Hundredths of a percent from `80` or `"82.5%"`."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return whole_number_of(value, key, 0, 100) * 100
+    hint = f'For example: {key}: 80, or {key}: "82.5%"'
+    if isinstance(value, Surprise):
+        raise Fault(f"{key} must be a whole number or text in quotes, not {word_for(value)}", key, hint=hint)
+    found = _PERCENTAGE.fullmatch(text_of(value, key))
+    hundredths = int(found[1]) * 100 + int((found[2] or "").ljust(2, "0")) if found else -1
+    if not 0 <= hundredths <= 10_000:
+        raise Fault(f"{key}: {quoted(str(value))} is not between 0 and 100 %", key, hint=hint)
+    return hundredths
 
 
 def _argument(value: Value, key: str, index: int) -> str:

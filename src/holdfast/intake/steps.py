@@ -12,6 +12,8 @@ A step is a mapping with exactly one action key; the other keys belong to that a
 | chmod   | {path, mode}     |                                                                                   |
 | symlink | {path, to}       |                                                                                   |
 | read    | path             |                                                                                   |
+| run     | list of words    | within                                                                            |
+| service | see `effects`    | undo, within                                                                      |
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from holdfast.intake.contents import Contents, old_of
+from holdfast.intake.effects import service_of
 from holdfast.intake.fields import (
+    argv_of,
+    duration_of,
     file_path_of,
     known_keys,
     mapping_of,
@@ -33,12 +38,12 @@ from holdfast.intake.fields import (
     truth_of,
 )
 from holdfast.intake.values import Fault, Value, quoted
-from holdfast.model.plan import Chmod, Create, Delete, Move, Read, Step, Symlink, Update, Write
+from holdfast.model.plan import Chmod, Create, Delete, Move, Read, Run, Step, Symlink, Update, Write
 
 _Step: TypeAlias = dict[str, Value]
 _Parser: TypeAlias = Callable[[dict[str, Value], Contents], Step]
-# Words of the language that need a sandbox or a service manager, which this release does not have.
-_LATER = ("run", "service", "agent")
+# A word of the language that needs agents, which this release does not have.
+_LATER = ("agent",)
 _BYTES = ("content", "content_base64", "content_from")
 _KEYS = {
     "write": frozenset(("write", "mode", *_BYTES)),
@@ -49,6 +54,8 @@ _KEYS = {
     "chmod": frozenset(("chmod",)),
     "symlink": frozenset(("symlink",)),
     "read": frozenset(("read",)),
+    "run": frozenset(("run", "within")),
+    "service": frozenset(("service", "undo", "within")),
 }
 _ACTIONS = frozenset((*_KEYS, *_LATER))
 _FIELDS = frozenset().union(*_KEYS.values()) - _ACTIONS
@@ -71,7 +78,7 @@ def _parser_for(keys: tuple[str, ...]) -> _Parser:
         raise Fault(f"a step has exactly one action, not {' and '.join(map(quoted, actions))}", actions[1])
     if action in _LATER:
         raise Fault(f'this release does not carry out "{action}" steps', action,
-                    hint="Steps that change files work: " + ", ".join(_KEYS))  # fmt: skip
+                    hint="These work: " + ", ".join(_KEYS))  # fmt: skip
     known_keys(keys, _KEYS[action], action)
     return _PARSERS[action]
 
@@ -141,6 +148,15 @@ def _read(step: _Step, _contents: Contents) -> Step:
     return Read(file_path_of(step["read"], "read", "read"))
 
 
+def _run(step: _Step, _contents: Contents) -> Step:
+    made = Run(argv_of(step["run"], "run"))
+    return made._replace(within_ms=duration_of(step["within"], "within")) if "within" in step else made
+
+
+def _service(step: _Step, _contents: Contents) -> Step:
+    return service_of(step)
+
+
 def _parts(step: _Step, action: str, names: tuple[str, str]) -> _Step:
     """The mapping under an action that takes exactly two named values."""
     value = step[action]
@@ -168,4 +184,6 @@ _PARSERS: dict[str, _Parser] = {
     "chmod": _chmod,
     "symlink": _symlink,
     "read": _read,
+    "run": _run,
+    "service": _service,
 }

@@ -1,0 +1,274 @@
+"""Gathering evidence: the checks of a change, level by level, each with a receipt bound to the tree it ran on.
+
+    files ─▶ syntax ─┬▶ failed: the rest is not run, and said to be so
+                     └▶ passed ─▶ imports ─▶ types ─▶ tests ─▶ lint ─▶ acceptance, all of them
+
+Commands go through `run`, which isolates them from the workspace, the network and the user's secrets.
+What a change or an agent says about itself is no part of this.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+from holdfast.checks import plainfiles
+from holdfast.checks.attempt import Attempt, Progress, Run, duration, plural, shown, silent, try_command
+from holdfast.checks.detect import Detected, detect
+from holdfast.checks.junit import Case, Results, read_junit
+from holdfast.checks.levels import (
+    FLOOR,
+    LEVELS,
+    WITHIN_MS,
+    Check,
+    Level,
+    Mode,
+    NotRun,
+    Verification,
+    cannot_run,
+)
+from holdfast.checks.linecoverage import read_coverage
+from holdfast.checks.reports import Criteria, Ended, judged
+from holdfast.checks.tree import Tree
+from holdfast.checks.xmltext import BadReport
+from holdfast.errors import InvalidInput
+from holdfast.model.execution import Receipt
+from holdfast.model.path import printable
+
+_PROBE_MS = 30_000
+_ARGUMENTS = 40
+_LONG = 200
+_Report = TypeVar("_Report")
+
+
+class Wanted(NamedTuple):
+    """What is asked for besides, or instead of, what detection finds.
+
+    `levels`: only these, and each by name (Y3); empty: all that are detected.
+    `expected`: files that must be there. `commands`: of the configuration or, in the mode `agent`, of the agent.
+    """
+
+    mode: Mode = "auto"
+    reason: str = ""
+    levels: tuple[Level, ...] = ()
+    expected: tuple[str, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
+    criteria: Criteria = Criteria(needs_results=False)
+    within_ms: int = WITHIN_MS
+
+
+class Ground(NamedTuple):
+    """Where checks run: the tree to look at, the directory commands see it at, its digest, and how to run them."""
+
+    tree: Tree
+    directory: str
+    tree_digest: str
+    run: Run
+    save_log: Callable[[bytes], str]
+    env: tuple[tuple[str, str], ...] = ()
+
+
+def gather(ground: Ground, touched: Iterable[str], wanted: Wanted, progress: Progress = silent) -> Verification:
+    """All the evidence there is for a change that touched these paths."""
+    if wanted.mode == "skip":
+        if not wanted.reason.strip():
+            raise InvalidInput("skipping the checks needs a reason")
+        return Verification("skip", reason=wanted.reason)
+    paths = tuple(sorted(set(touched)))
+    detected = _narrowed(detect(ground.tree, paths, wanted.commands, wanted.within_ms), wanted)
+    work = _Gathering(ground, wanted, detected, progress)
+    for level in LEVELS:
+        work.level(level, paths)
+    return Verification(wanted.mode, tuple(work.receipts), tuple(work.not_run), wanted.reason)
+
+
+def _narrowed(detected: Detected, wanted: Wanted) -> Detected:
+    levels: tuple[Level, ...] = wanted.levels or LEVELS
+    if wanted.mode == "agent":
+        levels = ("files", "syntax", "acceptance")
+    keep = {*levels, "acceptance"}
+    return detected._replace(
+        checks=tuple(check for check in detected.checks if check.level in keep),
+        not_run=tuple(item for item in detected.not_run if item.level in keep),
+    )
+
+
+class _Gathering:
+    """The receipts so far."""
+
+    def __init__(self, ground: Ground, wanted: Wanted, detected: Detected, progress: Progress) -> None:
+        self.receipts: list[Receipt] = []
+        self.not_run: list[NotRun] = []
+        self._ground, self._wanted, self._detected, self._progress = ground, wanted, detected, progress
+        self._done = 0
+        self._installed: dict[tuple[str, tuple[str, ...]], str] = {}
+        self._cases: list[Case] = []
+
+    def level(self, level: Level, touched: Sequence[str]) -> None:
+        before = len(self.receipts)
+        broken = any(not receipt.passed and receipt.kind in FLOOR for receipt in self.receipts)
+        checks = [check for check in self._detected.checks if check.level == level]
+        if broken and level not in FLOOR:
+            self.not_run += [
+                NotRun(level, check.root, f"{_named(check)} was not run: the files are broken") for check in checks
+            ]
+            return
+        if not self._wanted.levels or level in self._wanted.levels:
+            self._look(level, touched)
+        for check in checks:
+            self._progress(self._done, len(self._detected.checks), _named(check))
+            self._done += 1
+            self._command(check)
+        for item in self._detected.not_run:
+            if item.level == level:
+                self._could_not(item)
+        if level == "tests":
+            self._required()
+        if level in self._wanted.levels and len(self.receipts) == before and not self._said(level):
+            self._could_not(NotRun(level, "", f"cannot run here: no check of the level {level} was found"))
+
+    def _said(self, level: Level) -> bool:
+        return any(item.level == level for item in self.not_run)
+
+    def _look(self, level: Level, touched: Sequence[str]) -> None:
+        tree = self._ground.tree
+        present = [path for path in touched if not plainfiles.expected_files(tree, [path]).complaints]
+        if level == "files" and self._wanted.expected:
+            self._looked(level, "files", plainfiles.expected_files(tree, self._wanted.expected))
+        elif level == "syntax":
+            self._looked(level, "data files", plainfiles.parsed_files(tree, present))
+        elif level == "imports":
+            self._looked(level, "relative imports", plainfiles.resolved_imports(tree, present))
+
+    def _looked(self, level: Level, what: str, looked: plainfiles.Looked) -> None:
+        self.not_run += [NotRun(level, "", f"not looked at: {item}") for item in looked.passed_over]
+        if not looked.looked:
+            return
+        lines = looked.complaints or (f"{plural(len(looked.looked), 'file', 'files')} looked at, no complaint",)
+        more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+        self._keep(
+            level,
+            ("holdfast", level, *looked.looked[:_ARGUMENTS]),
+            Attempt(not looked.complaints, "", "\n".join((*lines, "")).encode("utf-8", "surrogateescape")),
+            0,
+            f"{what}: {lines[0]}{more}",
+        )
+
+    def _command(self, check: Check) -> None:
+        measured = check.coverage if self._wanted.criteria.minimum_coverage is not None else None
+        missing = self._missing(check.tool, check.probe, check.root)
+        if not missing and measured:
+            missing = self._missing(measured.tool, measured.probe, check.root)
+        if missing:
+            self._could_not(NotRun(check.level, check.root, missing))
+            return
+        started = time.monotonic()
+        argv = (*check.argv, *(measured.arguments if measured else ()))
+        reports = tuple(name for name in (check.junit, measured.file if measured else "") if name)
+        attempt = self._try(argv, check.root, check.within_ms, check.env, reports)
+        took_ms = int((time.monotonic() - started) * 1000)
+        if attempt.hopeless:
+            why = f"cannot be started ({attempt.said})"
+            self._could_not(NotRun(check.level, check.root, cannot_run(check.tool, why)))
+        elif attempt.exit_code is not None and attempt.exit_code in check.nothing:
+            last = attempt.log.decode("utf-8", "replace").strip().splitlines()[-1:]
+            self._could_not(NotRun(check.level, check.root, f"{_named(check)} had nothing to judge{_after(last)}"))
+        else:
+            attempt, note = self._judged(check, attempt)
+            said = f"{_named(check)} {attempt.said} ({duration(took_ms)}){note}{attempt.remarks}"
+            self._keep(check.level, argv, attempt, took_ms, said)
+
+    def _judged(self, check: Check, attempt: Attempt) -> tuple[Attempt, str]:
+        """Tests are judged by their reports where there are some, and always by how they ended."""
+        if check.level != "tests":
+            return attempt, ""
+        problems: list[str] = []
+        results = _read(attempt, check.junit, read_junit, problems)
+        coverage = _read(attempt, check.coverage.file if check.coverage else "", read_coverage, problems)
+        self._cases += results.cases if results else ()
+        ended = Ended(attempt.exit_code, timed_out=attempt.timed_out)
+        # Required tests may be any project's; they are looked for when all projects have run.
+        verdict = judged(self._wanted.criteria._replace(required=()), ended, results, coverage)
+        words = [verdict.summary, *problems, *(verdict.reasons if attempt.passed or results else ())]
+        passed = verdict.passed and not attempt.survived
+        return attempt._replace(passed=passed), "".join(f"; {word}" for word in words if word)
+
+    def _required(self) -> None:
+        required = self._wanted.criteria.required
+        if not required:
+            return
+        results = Results(tuple(self._cases))
+        states = {name: results.state_of(name) for name in required}
+        bad = [f"{printable(name)} {state or 'was not run'}" for name, state in states.items() if state != "passed"]
+        detail = f"required tests: {', '.join(bad) or 'all passed'}"
+        self._keep("tests", ("holdfast", "tests", *required), Attempt(not bad, "", detail.encode()), 0, detail)
+
+    def _missing(self, tool: str, probe: tuple[str, ...], root: str) -> str:
+        """Why a tool cannot be used here; empty when it can. Asked once for every tool and project."""
+        if not probe:
+            return ""
+        if (root, probe) not in self._installed:
+            asked = self._try(probe, root, _PROBE_MS)
+            said = "" if asked.passed else cannot_run(tool)
+            if not asked.passed and not asked.hopeless and asked.log.strip():
+                first = asked.log.decode("utf-8", "replace").strip().splitlines()[0]
+                said = cannot_run(tool, f"does not start: {printable(first[:_LONG])}")
+            self._installed[root, probe] = said
+        return self._installed[root, probe]
+
+    def _try(
+        self,
+        argv: tuple[str, ...],
+        root: str,
+        within_ms: int,
+        env: tuple[tuple[str, str], ...] = (),
+        reports: tuple[str, ...] = (),
+    ) -> Attempt:
+        directory = os.path.join(self._ground.directory, root) if root else self._ground.directory
+        whole = (*self._ground.env, *env)
+        return try_command(argv, directory, within_ms, run=self._ground.run, env=whole, reports=reports)
+
+    def _could_not(self, item: NotRun) -> None:
+        self.not_run.append(item)
+        if item.level in self._wanted.levels:  # Y3
+            self._keep(item.level, ("holdfast", item.level), Attempt(False, "", item.detail.encode()), 0, item.detail)
+
+    def _keep(self, level: Level, command: tuple[str, ...], attempt: Attempt, took_ms: int, detail: str) -> None:
+        self.receipts.append(
+            Receipt(
+                command=command,
+                kind=level,
+                passed=attempt.passed,
+                exit_code=attempt.exit_code,
+                duration_ms=took_ms,
+                log_digest=self._ground.save_log(attempt.log),
+                tree_digest=self._ground.tree_digest,
+                detail=detail,
+            )
+        )
+
+
+def _read(attempt: Attempt, name: str, read: Callable[[bytes], _Report], problems: list[str]) -> _Report | None:
+    data = dict(attempt.reports).get(name)
+    if data is None:
+        return None
+    try:
+        return read(data)
+    except BadReport as error:
+        problems.append(f"{name} cannot be read: {error}")
+        return None
+
+
+def _after(lines: Sequence[str]) -> str:
+    return f": {printable(lines[0][:_LONG])}" if lines else ""
+
+
+def _named(check: Check) -> str:
+    """The command as a person would say it; our own drivers are named by what they look at."""
+    if "-c" in check.argv[:3] or "-e" in check.argv[:2] or "-r" in check.argv[:2]:
+        return f"{check.level} of {check.why}"
+    text = shown(check.argv)
+    where = f" in {printable(check.root)}" if check.root else ""
+    return (text if len(text) <= _LONG else f"{text[:_LONG]}…") + where
