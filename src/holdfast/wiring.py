@@ -1,8 +1,10 @@
 """The one place that chooses concrete parts, and the object users hold: `holdfast.open(".")`.
 
     hf = holdfast.open(".")
-    rehearsal = hf.simulate(hf.plan("change.yaml"))     # exactly what would happen; nothing has
-    execution = hf.execute(rehearsal, approved_by="me")  # all of it, or none of it
+    simulated = hf.simulate(hf.plan("change.yaml"))     # exactly what would happen; nothing has
+    decision = hf.evaluate(simulated)                   # what policy says to it
+    approval = hf.approve(decision, by="reviewer")      # only where decision.verdict asks for one
+    execution = hf.execute(simulated, approval)         # all of it, or none of it
     hf.undo(execution.id, approved_by="me")
 
 Verbs that only look must start fast, so the parts that change things are imported when one of them is asked for.
@@ -24,6 +26,7 @@ from holdfast.store.database import Records, Row
 from holdfast.store.journal import read_head
 from holdfast.store.keys import key_path, load_key, load_or_create_key
 from holdfast.store.ledger import Ledger
+from holdfast.store.signing import make_signing_key
 from holdfast.store.state import create_state, find_workspace, read_identity
 from holdfast.workspace.site import Site
 
@@ -31,10 +34,13 @@ if TYPE_CHECKING:
     from holdfast.engine.changes import Changes
     from holdfast.engine.difference import Difference
     from holdfast.engine.history import Return
-    from holdfast.engine.pipeline import Pipeline, Progress, Verified
+    from holdfast.engine.pipeline import Pipeline, Progress
+    from holdfast.engine.simulator import ShadowKind, Simulated, Verified
+    from holdfast.model.approval import Approval
+    from holdfast.model.decision import Decision
     from holdfast.model.execution import Divergence, Execution
     from holdfast.model.plan import Plan
-    from holdfast.simulation.rehearsal import Rehearsal
+    from holdfast.planning.words import Understood
     from holdfast.store.audit import Verification
     from holdfast.workspace.keeping import Reclaimed
     from holdfast.workspace.recovery import Unsettled
@@ -63,7 +69,9 @@ class Holdfast:
         if self._pipeline is None:
             from holdfast.engine.pipeline import Pipeline
 
-            self._pipeline = Pipeline(self.site, self.ledger, self.records, self.lock_path, self._wait, self._progress)
+            self._pipeline = Pipeline(
+                self.site, self.ledger, self.records, self.lock_path, self._wait, self._progress, user()
+            )
         return self._pipeline
 
     # ── change ──
@@ -74,30 +82,97 @@ class Holdfast:
 
         return read_change_file(path)
 
+    def understand(self, words: str) -> Understood:
+        """What plain words ask for: a plan where they have one meaning, and otherwise what is missing."""
+        from holdfast.engine.asking import understand
+
+        return understand(self.site, words)
+
+    def keep_plan(self, plan: Plan) -> None:
+        """With all its bytes, so that another command can simulate it by its id."""
+        from holdfast.engine.saving import save_plan
+
+        self.pipeline.simulator.remember(plan)
+        save_plan(self.site, plan)
+
+    def kept_plan(self, id: str) -> Plan:
+        from holdfast.engine.saving import load_plan
+
+        return load_plan(self.site, self.resolve(id))
+
     def already_done(self, plan: Plan) -> Row | None:
         """The execution that did this very plan, when its effect still stands."""
         return self.pipeline.already_done(plan)
 
-    def simulate(self, plan: Plan) -> Rehearsal:
-        return self.pipeline.rehearse(plan)
+    def simulate(self, plan: Plan, *, shadow: ShadowKind = "auto") -> Simulated:
+        """Try the plan; exactly what would happen, with a report. Nothing in the workspace is touched."""
+        return self.pipeline.simulator.simulate(plan, shadow)
 
-    def verify(self, rehearsal: Rehearsal) -> Verified:
-        """Run the plan's checks on a scratch copy; look at the receipts."""
-        return self.pipeline.verify(rehearsal)
+    def verify(self, simulated: Simulated) -> Verified:
+        """Run the checks over what would land, in a shadow; look at the receipts."""
+        return self.pipeline.simulator.verify(simulated)
 
-    def execute(self, rehearsal: Rehearsal, *, approved_by: str, verified: Verified | None = None) -> Execution:
-        """All of it, or none of it; raises what stopped it. Checks that did not run yet run first."""
-        from holdfast.engine.pipeline import job_of, require_passed
+    def evaluate(self, simulated: Simulated, verified: Verified | None = None) -> Decision:
+        """The write gate's decision; it is in the ledger when this returns."""
+        return self.pipeline.decide(simulated, verified if verified is not None else self.verify(simulated))
 
-        proof = verified if verified is not None else self.verify(rehearsal)
+    def approve(self, decision: Decision, *, by: str = "", reason: str = "") -> Approval:
+        """This user's signed yes to exactly what was decided on: one use, and not for long."""
+        return self._answered(self.pipeline.governance.answer(decision, "approve", by=by, reason=reason))
+
+    def reject(self, decision: Decision, *, by: str = "", reason: str = "") -> Approval:
+        return self._answered(self.pipeline.governance.answer(decision, "reject", by=by, reason=reason))
+
+    def _answered(self, approval: Approval) -> Approval:
+        self.pipeline.file([approval])
+        return approval
+
+    def execute(
+        self,
+        simulated: Simulated,
+        approval: Approval | None = None,
+        *,
+        approved_by: str = "",
+        verified: Verified | None = None,
+        decision: Decision | None = None,
+    ) -> Execution:
+        """All of it, or none of it; raises what stopped it. Checks and decision that are missing come first.
+
+        `approved_by` gives that person's approval in this call, signed with this user's key, where one is needed.
+        """
+        from holdfast.engine.pipeline import require_passed
+
+        who = approved_by or (approval.by if approval is not None else "")
+        proof = verified if verified is not None else self.verify(simulated)
         try:
             require_passed(proof)
         except VerificationFailed as error:
-            self.last = self.pipeline.record_refusal(job_of(rehearsal), approved_by, proof.receipts, error.message)
+            self.last = self.pipeline.refused(simulated, who, proof.receipts, error)
             raise
-        self.last = self.pipeline.execute_rehearsed(rehearsal, approved_by=approved_by, verified=proof)
+        judged = decision if decision is not None else self.evaluate(simulated, proof)
+        if judged.verdict == "NEED_APPROVAL" and approval is None and approved_by:
+            self.approve(judged, by=approved_by)
+        self.last = self.pipeline.land(simulated, proof, judged, approved_by=who or user())
         self.pipeline.raise_failure()
         return self.last
+
+    def keep(self, simulated: Simulated, verified: Verified) -> Simulated:
+        """Keep a simulation for other commands and other people; its report now holds the receipts too."""
+        from holdfast.engine.resuming import kept_with
+
+        kept = kept_with(self.site, simulated, verified)
+        self.pipeline.file([kept.report])
+        return kept
+
+    def kept(self, id: str) -> tuple[Simulated, Verified]:
+        """A kept simulation on the workspace as it is now; Conflict when that moved, Tampering when it was edited."""
+        from holdfast.engine.resuming import resumed
+
+        return resumed(self.site, self.resolve(id))
+
+    def note_refusal(self, id: str, error: HoldfastError) -> None:
+        """A kept simulation that is not even fit to be asked about: the ledger says so."""
+        self.pipeline.note_refusal(id, error.message)
 
     def transaction(self, intent: str, *, approved_by: str = "") -> Changes:
         """Collect small changes in a `with` block; they land together when it ends without an exception."""
@@ -198,6 +273,7 @@ def init(path: str = ".", calls: Calls = CALLS) -> str:
     """Put a workspace under guard; idempotent. The workspace's id is returned."""
     identity = create_state(os.path.abspath(path), calls)
     key = load_or_create_key(key_path(), calls)
+    make_signing_key(calls=calls)
     state = os.path.join(os.path.abspath(path), STATE_DIRECTORY)
     ledger = Ledger(state, key, identity.id, anchor_path(identity.id), calls)
     if ledger.head() is None:

@@ -46,6 +46,12 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _dispatch(argv: Sequence[str], screen: Screen) -> int:
+    if argv[:1] == ["over-ssh"] or any(word.startswith(("ssh://", "-Cssh://")) for word in argv):
+        from holdfast.cli import remote  # a workspace on another host, or we are that host
+
+        status = remote.carry_out(argv, screen)
+        if status is not None:
+            return status
     try:
         with program.make_context("holdfast", list(argv), obj=screen) as context:
             status = program.invoke(context)

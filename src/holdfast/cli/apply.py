@@ -1,79 +1,113 @@
-"""holdfast apply: read, rehearse, show, ask, check, carry out, say what came of it."""
+"""holdfast apply: read, simulate, show, check, decide, ask, carry out, say what came of it."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from holdfast.cli.asked import plan_asked
 from holdfast.cli.checks_told import checks_ahead, tell_receipts
-from holdfast.cli.consent import require_consent
 from holdfast.cli.documents import change_document, execution_document
-from holdfast.cli.ending import telling_failure
+from holdfast.cli.gate_told import require_approval, tell_decision
+from holdfast.cli.landing import land
 from holdfast.cli.opening import changing
 from holdfast.cli.screen import Screen, shown
+from holdfast.cli.simulate import tell_report
 from holdfast.cli.summary import summary
 from holdfast.cli.verbs import Face, verb
-from holdfast.cli.words import count, duration
+from holdfast.cli.words import count
 from holdfast.engine.difference import PlannedDifference
-from holdfast.model.execution import Execution
-from holdfast.model.plan import Plan
-from holdfast.simulation.rehearsal import Rehearsal
+from holdfast.errors import ApprovalNeeded
+from holdfast.model.plan import Plan, Service
 from holdfast.store.database import Row
-from holdfast.wiring import Holdfast, user
+from holdfast.wiring import Holdfast
+
+if TYPE_CHECKING:
+    from holdfast.engine.simulator import ShadowKind, Simulated
+    from holdfast.model.decision import Decision
 
 
 @verb(name="apply")
 @click.argument("file")
-@click.option("--yes", is_flag=True, help="Give consent to this call.")
+@click.option("--yes", is_flag=True, help="Give this user's approval to this call, where policy lets one person.")
 @click.option("--preview", is_flag=True, help="Show what would happen, and stop.")
-def command(face: Face, file: str, yes: bool, preview: bool) -> None:
-    """Make the changes of FILE (- is standard input): all of them, or none.
+@click.option("--shadow", type=click.Choice(["auto", "overlay", "copy"]), default="auto", help="Kind of shadow.")
+def command(face: Face, file: str, yes: bool, preview: bool, shadow: ShadowKind) -> None:
+    """Make the changes of FILE (- is standard input), or of plain words in quotes: all of them, or none.
 
-    The change is rehearsed and shown first. Its checks run on a scratch copy before anything is applied,
-    its health checks after; when one fails, everything is rolled back.
+    The change is simulated, its checks run in a shadow, policy decides, and you are asked where it wants that.
+    Health checks come after the change; when one fails, everything is rolled back.
     """
     with changing(face) as hf:
-        plan = hf.plan(file)
+        plan = plan_asked(hf, file)
         done = hf.already_done(plan)
         if done is not None:
             _already(face.screen, hf, done)
             return
-        rehearsal = hf.simulate(plan)
-        difference = PlannedDifference(hf.site, rehearsal.change_set.changes, rehearsal.sources)
-        _tell_plan(face.screen, plan, rehearsal, difference)
-        if not rehearsal.change_set and not plan.verify and not plan.health:
+        simulated = hf.simulate(plan, shadow=shadow)
+        difference = PlannedDifference(hf.site, simulated.change_set.changes, simulated.sources)
+        _tell_plan(face.screen, plan, simulated, difference)
+        if not simulated.change_set and not plan.verify and not plan.health and not _has_services(plan):
             _nothing_to_do(face.screen, plan)
         elif preview:
-            _previewed(face.screen, plan, rehearsal)
+            _previewed(face.screen, plan, simulated)
         else:
-            require_consent(face.screen, "Apply exactly this?", difference, yes=yes)
-            _carry_out(face.screen, hf, rehearsal)
+            _carry_out(face.screen, hf, simulated, difference, yes=yes)
 
 
-def _carry_out(screen: Screen, hf: Holdfast, rehearsal: Rehearsal) -> None:
-    verified = hf.verify(rehearsal)
+def _has_services(plan: Plan) -> bool:
+    return any(isinstance(step, Service) for step in plan.steps)
+
+
+def _carry_out(screen: Screen, hf: Holdfast, simulated: Simulated, difference: PlannedDifference, *, yes: bool) -> None:
+    verified = hf.verify(simulated)
     tell_receipts(screen, "Checked", verified.receipts)
-    with telling_failure(screen, hf):
-        execution = hf.execute(rehearsal, approved_by=user(), verified=verified)
-    if screen.form != "text":  # the document of a large change is large
-        screen.answer(execution_document(*hf.show(execution.id)))
-    health = execution.receipts[len(verified.receipts) :]
-    tell_receipts(screen, "Healthy", health)
-    screen.say(f"Applied {count(execution.changes, 'change')} in {duration(_without_health(execution))}.")
-    screen.say(f"Undo with: holdfast undo {execution.id}")
+    if verified.unverified:
+        screen.say(f"Unverified by tests: {shown(verified.unverified)}")
+    decision = None
+    if all(receipt.passed for receipt in verified.receipts):
+        decision = hf.evaluate(simulated, verified)
+        tell_decision(screen, decision)
+        if decision.verdict == "NEED_APPROVAL" and _is_for_others(screen, decision, yes=yes):
+            # Kept for them first: its report then holds the receipts, and every answer is to that.
+            simulated = hf.keep(simulated, verified)
+            decision = hf.evaluate(simulated, verified)
+        if decision.verdict == "NEED_APPROVAL":
+            _approved(screen, hf, simulated.plan.id, decision, difference, yes=yes)
+    land(screen, hf, simulated, verified, decision)
 
 
-def _without_health(execution: Execution) -> int:
-    waited = sum(receipt.duration_ms for receipt in execution.receipts if receipt.tree_digest == execution.after_digest)
-    return max(0, execution.duration_ms - waited)
+def _is_for_others(screen: Screen, decision: Decision, *, yes: bool) -> bool:
+    """More than one person is needed, or there is nobody here to ask."""
+    return decision.approvals_needed > 1 or (not screen.can_ask() and (decision.typed_consent or not yes))
 
 
-def _tell_plan(screen: Screen, plan: Plan, rehearsal: Rehearsal, difference: PlannedDifference) -> None:
+def _approved(
+    screen: Screen, hf: Holdfast, plan_id: str, decision: Decision, difference: PlannedDifference, *, yes: bool
+) -> None:
+    """This user's answer; ApprovalNeeded, with the way on, where it is missing or not enough."""
+    id = decision.simulation
+    try:
+        require_approval(screen, decision, plan_id, "Apply exactly this?", difference, yes=yes)
+        hf.approve(decision)
+        if decision.approvals_needed > 1:
+            raise ApprovalNeeded(f"approved by you; {decision.approvals_needed} people must approve this")
+    except ApprovalNeeded as error:
+        if _is_for_others(screen, decision, yes=yes):
+            one = not decision.typed_consent and decision.approvals_needed == 1
+            now = "Give it in this call with --yes, or approve" if one else "Approve"
+            error.hint = f"Nothing was changed. {now} with: holdfast approve {id}, then: holdfast execute {id}"
+        raise
+
+
+def _tell_plan(screen: Screen, plan: Plan, simulated: Simulated, difference: PlannedDifference) -> None:
     screen.event(
         "simulation",
         plan_id=plan.id,
         intent=plan.intent,
-        changes=len(rehearsal.change_set.changes),
-        change_set_digest=rehearsal.change_set.digest,
+        changes=len(simulated.change_set.changes),
+        change_set_digest=simulated.change_set.digest,
     )
     if screen.form != "text":
         return
@@ -85,8 +119,11 @@ def _tell_plan(screen: Screen, plan: Plan, rehearsal: Rehearsal, difference: Pla
         screen.say(line)
     for line in checks_ahead(plan):
         screen.say(line)
-    steps = count(len(rehearsal.steps), "step")
-    screen.say(f"Rehearsed: {steps}, {count(len(rehearsal.change_set.changes), 'change')}; nothing has changed yet.")
+    tell_report(screen, simulated.report)
+    steps = count(len(simulated.steps), "step")
+    where = f" in a shadow ({simulated.report.shadow})" if simulated.report.shadow else ""
+    changes = count(len(simulated.change_set.changes), "change")
+    screen.say(f"Rehearsed{where}: {steps}, {changes}; nothing has changed yet.")
 
 
 def _already(screen: Screen, hf: Holdfast, row: Row) -> None:
@@ -99,8 +136,8 @@ def _nothing_to_do(screen: Screen, plan: Plan) -> None:
     screen.say("The workspace is already as the plan wants it; nothing to do.")
 
 
-def _previewed(screen: Screen, plan: Plan, rehearsal: Rehearsal) -> None:
-    changes = [change_document(change) for change in rehearsal.change_set.changes if screen.form != "text"]
-    document = {"intent": plan.intent, "plan_digest": plan.digest, "change_set_digest": rehearsal.change_set.digest}
+def _previewed(screen: Screen, plan: Plan, simulated: Simulated) -> None:
+    changes = [change_document(change) for change in simulated.change_set.changes if screen.form != "text"]
+    document = {"intent": plan.intent, "plan_digest": plan.digest, "change_set_digest": simulated.change_set.digest}
     screen.answer({"kind": "simulation", "id": plan.id, "status": "REHEARSED", **document, "changes": changes})
     screen.say("Preview only: nothing was changed, and no check was run.")

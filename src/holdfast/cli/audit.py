@@ -1,4 +1,4 @@
-"""holdfast audit verify: is the ledger what was written?"""
+"""holdfast audit: is the ledger what was written, and do its decisions still follow from their inputs?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from holdfast.cli.words import count
 from holdfast.errors import HoldfastError, Tampering
 from holdfast.wiring import open as open_workspace
 
-command = click.Group("audit", help="Check the ledger.", no_args_is_help=False, params=global_options())
+command = click.Group(
+    "audit", help="Check the ledger, and decide again what was decided.", no_args_is_help=False, params=global_options()
+)
 
 
 @verb(name="verify")
@@ -36,4 +38,26 @@ def verify(face: Face) -> None:
     screen.say(f"The ledger is whole: {found.message}.")
 
 
+@verb(name="replay")
+def replay(face: Face) -> None:
+    """Decide again everything that was decided, from the inputs that the ledger vouches for."""
+    from holdfast.engine.replay import replay_all
+
+    screen = face.screen
+    with open_workspace() as hf:
+        repair_if_free(screen, hf)
+        found = replay_all(hf.site, hf.ledger)
+    different = [item for item in found if item.verdict not in ("same", "inputs gone")]
+    gone = sum(item.verdict == "inputs gone" for item in found)
+    items = [item._asdict() for item in found]
+    if different:
+        screen.attach("decisions", items)
+        lines = "\n".join(f"  {item.id}: {item.verdict}" for item in different)
+        raise Tampering(f"{count(len(different), 'decision')} came out otherwise:\n{lines}")
+    screen.answer({"kind": "list", "items": items})
+    rest = f"; the inputs of {gone} are gone" if gone else ""
+    screen.say(f"{count(len(found) - gone, 'decision')} replayed to the same verdict{rest}.")
+
+
 command.add_command(verify)
+command.add_command(replay)

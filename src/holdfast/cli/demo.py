@@ -19,6 +19,7 @@ from holdfast.cli import demo_script as script
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.sandbox.process import Command, Finished, clean_environment, run
+from holdfast.store.signing import load_or_create_signer
 
 _COMMAND_MS = 30_000
 _STORY_MS = 120_000
@@ -76,7 +77,16 @@ class _Story:
         if ready is None or self._port:
             return
         self._port = int(ready[1])
-        for act in (self._applied, self._rolled_back, self._undone, self._killed, self._audited):
+        acts = (
+            self._applied,
+            self._rolled_back,
+            self._undone,
+            self._killed,
+            self._approved,
+            self._agreed,
+            self._audited,
+        )
+        for act in acts:
             act()
             time.sleep(_PAUSE_S if sys.stdout.isatty() else 0)
         self.is_over = True
@@ -122,8 +132,41 @@ class _Story:
         self._holdfast("status")
         self._claim(f"the tree digest is as before: {before[:16]}…", bool(before) and self._tree() == before)
 
+    def _approved(self) -> None:
+        self._heading("5  A change is simulated and approved; somebody edits its plan; execution refuses")
+        self._change_file("release-4.yaml", script.RELEASE_4)
+        self._holdfast("simulate", "../release-4.yaml")
+        id = self._simulated("../release-4.yaml")
+        self._holdfast("approve", id)
+        plan = self._site / ".holdfast/simulations" / id / "plan"
+        self._shown_command(f"sed -i 's/Release 4/Release 9/' .holdfast/simulations/{id}/plan")
+        self._write(plan, plan.read_text(encoding="utf-8").replace("Release 4", "Release 9"))
+        refused = self._holdfast("execute", id)
+        self._claim("execution refuses the edited plan: exit 12", refused.exit_code == 12)
+        self._write(plan, plan.read_text(encoding="utf-8").replace("Release 9", "Release 4"))
+        done = self._holdfast("execute", id)
+        built = self._site / "releases/4/index.html"
+        self._claim("the plan as it was approved lands", done.exit_code == 0 and "4" in built.read_text())
+
+    def _agreed(self) -> None:
+        self._heading("6  A risky change needs two people besides its author")
+        people = self._people()
+        self._change_file("deploy.yaml", script.DEPLOYMENT)
+        id = self._simulated("../deploy.yaml")
+        plan = str(self._document("show", id).get("plan_id", ""))
+        first = self._holdfast("execute", id)
+        self._claim("nobody approved it: exit 3", first.exit_code == 3)
+        self._holdfast("approve", id, "--plan", plan, person=people[0])
+        second = self._holdfast("execute", id)
+        self._claim("one of two is not enough: exit 3", second.exit_code == 3)
+        self._holdfast("approve", id, "--plan", plan, person=people[1])
+        third = self._holdfast("execute", id)
+        landed = (self._site / ".github/workflows/deploy.yml").exists()
+        self._claim("with two it lands", third.exit_code == 0 and landed)
+        self._holdfast("trace", id)
+
     def _audited(self) -> None:
-        self._heading("5  Everything is in a ledger; one flipped byte of it is found")
+        self._heading("7  Everything is in a ledger; one flipped byte of it is found")
         self._holdfast("log")
         self._claim("the ledger is whole", self._holdfast("audit", "verify").exit_code == 0)
         self._shown_command("flip one bit in .holdfast/ledger.jsonl")
@@ -147,9 +190,9 @@ class _Story:
         sign = self._screen.style("✓", "green") if kept else self._screen.style("✗", "red")
         self._screen.say(f"  {sign} {claim}")
 
-    def _holdfast(self, *words: str) -> Finished:
-        self._shown_command("holdfast " + " ".join(words))
-        done = self._run(sys.executable, "-m", "holdfast", *words)
+    def _holdfast(self, *words: str, person: str = "") -> Finished:
+        self._shown_command(f"{person + '$ ' if person else ''}holdfast " + " ".join(words))
+        done = self._run(sys.executable, "-m", "holdfast", *words, person=person)
         self._quote(done.output.decode("utf-8", "backslashreplace"))
         return done
 
@@ -166,8 +209,28 @@ class _Story:
 
     # ── what it is made of ──
 
-    def _run(self, *argv: str) -> Finished:
-        return run(Command(argv, str(self._site), self._environment, _COMMAND_MS))
+    def _run(self, *argv: str, person: str = "") -> Finished:
+        own = {"XDG_CONFIG_HOME": str(self._place / "home" / person)} if person else {}
+        return run(Command(argv, str(self._site), {**self._environment, **own}, _COMMAND_MS))
+
+    def _simulated(self, file: str) -> str:
+        return str(self._document("simulate", file).get("id", ""))
+
+    def _people(self) -> tuple[str, str]:
+        """Ann and Ben have keys of their own; the author's configuration, and theirs, name both as approvers."""
+        author = Path(self._environment["XDG_CONFIG_HOME"]) / "holdfast"
+        homes = {"ann": self._place / "home/ann/holdfast", "ben": self._place / "home/ben/holdfast", "me": author}
+        for home in homes.values():
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        keys = {name: load_or_create_signer(str(homes[name] / "signing.key")).public for name in ("ann", "ben")}
+        for name, home in homes.items():
+            text = script.PEOPLE.replace("NAME", name).replace("ANN", keys["ann"]).replace("BEN", keys["ben"])
+            self._write(home / "config.toml", text)
+            (home / "config.toml").chmod(0o600)
+            if home != author:  # one host, one ledger: they share its key
+                (home / "ledger.key").write_bytes((author / "ledger.key").read_bytes())
+                (home / "ledger.key").chmod(0o600)
+        return "ann", "ben"
 
     def _document(self, *words: str) -> dict[str, object]:
         output = self._run(sys.executable, "-m", "holdfast", "--json", *words).output

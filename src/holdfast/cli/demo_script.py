@@ -76,6 +76,30 @@ steps:
     recursive: true
 """
 
+RELEASE_4 = """\
+intent: Build release 4
+steps:
+  - run: [sh, -c, "mkdir -p releases/4 && echo '<h1>Release 4</h1>' > releases/4/index.html"]
+verify:
+  - run: [grep, -q, "Release 4", releases/4/index.html]
+"""
+
+DEPLOYMENT = """\
+intent: Deploy by itself after every push
+steps:
+  - write: .github/workflows/deploy.yml
+    content: "on: push\\njobs: {}\\n"
+"""
+
+# Three people: the author has no voice, two others must agree.
+PEOPLE = """\
+[me]
+name = "NAME"
+[approvers]
+ann = "ANN"
+ben = "BEN"
+"""
+
 # The same as `holdfast apply`, with a crash point armed: after the last file moved, before the change is committed.
 KILLED = """\
 import sys, holdfast

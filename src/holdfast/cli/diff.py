@@ -43,7 +43,7 @@ def _planned(hf: Holdfast, file: str) -> tuple[str, str, Difference]:
 def _past(hf: Holdfast, id: str) -> Difference:
     if id.startswith("p-"):
         raise InvalidInput(f"{id} is a plan, and plans keep no contents", hint="Give its change file instead.")
-    row, _ = hf.show(id)
+    row = hf.records.row(id)
     if row.status not in ("COMPLETED", "PARTIAL"):
         raise InvalidInput(f"{id} ended as {row.status} and left nothing to compare", hint=f"See: holdfast show {id}")
     return hf.difference(id)

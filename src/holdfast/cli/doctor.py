@@ -1,4 +1,9 @@
-"""holdfast doctor: what holds here, tried out on the workspace's own file system."""
+"""holdfast doctor: what holds here, tried out on the workspace's own file system; and which settings are in force.
+
+unusable, exit 2 ..... the disk cannot keep its promises, a key or a file of the configuration cannot be trusted,
+                       the policy fails its own tests: nothing may be decided or changed here
+usable, exit 0 ....... everything else. A missing sandbox is told with what it means; nothing pretends
+"""
 
 from __future__ import annotations
 
@@ -7,63 +12,84 @@ import platform
 from typing import NamedTuple
 
 from holdfast import __version__
-from holdfast.cli.screen import Screen
+from holdfast.cli.isolation_told import isolation_document, isolation_reports
+from holdfast.cli.keys_told import Keys, keys, people
+from holdfast.cli.reports import Report, tell
+from holdfast.cli.settings_told import configuration_document, configuration_report, policy_document, policy_report
 from holdfast.cli.verbs import Face, verb
 from holdfast.disk.calls import CALLS
+from holdfast.engine.configured import files_of, judged, policy_values, values_of
 from holdfast.engine.host import Finding, file_system_type, probe
+from holdfast.engine.isolation import isolation
 from holdfast.errors import HoldfastError, NotAWorkspace, Unsupported
-from holdfast.model.path import printable
+from holdfast.model.configuration import Settings
+from holdfast.model.path import STATE_DIRECTORY, printable
+from holdfast.settings import Places, load, places_of
 from holdfast.store.anchor import anchor_path
-from holdfast.store.keys import key_path, load_key
 from holdfast.store.private import READ, open_private
 from holdfast.store.state import find_workspace, read_identity
 from holdfast.workspace.site import Site
 
-_NOT_YET = ("Shadows", "Sandbox", "Agents")
+
+class _Where(NamedTuple):
+    """`workspace` and `id` are empty outside a workspace."""
+
+    here: str
+    workspace: str
+    id: str
+    report: Report
 
 
-class Report(NamedTuple):
-    """One line: a subject, what was found, and the verdict (None: neither good nor bad)."""
+class _Rules(NamedTuple):
+    """Configuration and policy; without settings the reports say what is wrong with them."""
 
-    name: str
-    detail: str
-    ok: bool | None
-    needed: bool = False
+    settings: Settings | None
+    reports: tuple[Report, ...]
+    document: dict[str, object]
 
 
 @verb(name="doctor")
 def command(face: Face) -> int:
-    """Say what this host and file system can keep. Works outside a workspace too."""
-    here, id, workspace = _workspace()
-    findings = probe(here)
-    reports = [workspace, *_kernel(here, findings), *_user(id), _git()]
-    reports += [Report(name, "not in this release", None) for name in _NOT_YET]
+    """Say what this host enforces, and which settings are in force. Works outside a workspace too."""
+    where = _where()
+    findings = probe(where.here)
+    own = keys()
+    rules = _rules(where, own)
+    programs, isolated = _programs(where, findings, rules.settings)
+    reports = [where.report, *_kernel(where.here, findings), *programs, _python(), _git()]
+    reports += [*own.reports, *([_anchor(where.id)] if where.id else []), *rules.reports]
+    reports.append(Report("Agents", "not in this release", None))
     usable = all(report.ok for report in reports if report.needed)
     face.screen.answer(
         {
             "kind": "doctor",
-            "id": id,
+            "id": where.id,
             "status": "usable" if usable else "unusable",
-            "file_system": file_system_type(here),
+            "file_system": file_system_type(where.here),
             "holds": {finding.name: finding.holds for finding in findings},
+            **isolated,
+            "keys": own.document(rules.settings),
+            **rules.document,
             "checks": [report._asdict() for report in reports],
         }
     )
-    _tell(face.screen, reports, usable)
+    tell(face.screen, reports)
+    face.screen.say("Usable here." if usable else "Not usable here: see the lines marked NO.")
     return 0 if usable else Unsupported.exit_status
 
 
-def _workspace() -> tuple[str, str, Report]:
+def _where() -> _Where:
     try:
         path = find_workspace(os.curdir)
         with Site(path) as site:
             id = read_identity(site.state).id
-        return path, id, Report("Workspace", f"{printable(path)} ({id})", True, needed=True)
+        return _Where(path, path, id, Report("Workspace", f"{printable(path)} ({id})", True, needed=True))
     except NotAWorkspace:
         here = os.getcwd()
-        return here, "", Report("Workspace", f"none in {printable(here)}; start one with: holdfast init", None)
+        detail = f"none in {printable(here)}; start one with: holdfast init"
+        return _Where(here, "", "", Report("Workspace", detail, None))
     except HoldfastError as error:
-        return os.getcwd(), "", Report("Workspace", error.message, False, needed=True)
+        return _Where(os.getcwd(), "", "", Report("Workspace", error.message, False, needed=True))
 
 
 def _kernel(here: str, findings: tuple[Finding, ...]) -> list[Report]:
@@ -71,15 +97,15 @@ def _kernel(here: str, findings: tuple[Finding, ...]) -> list[Report]:
     if len(findings) == 1:
         return [Report("Atomic", f"{findings[0].name} on {kind}: {findings[0].reason}", False, needed=True)]
     return [
-        _report("Atomic", ("exchange", "no-replace"), findings, f"on {kind}"),
-        _report("Confined", ("openat2",), findings, "keeps every path inside the workspace"),
-        _report("Durable", ("syncfs",), findings, "and fsync"),
-        _report("Lock", ("lock",), findings, "held; a second process is kept out"),
-        _report("Attributes", ("xattrs",), findings, "are kept and restored"),
+        _kept("Atomic", ("exchange", "no-replace"), findings, f"on {kind}"),
+        _kept("Confined", ("openat2",), findings, "keeps every path inside the workspace"),
+        _kept("Durable", ("syncfs",), findings, "and fsync"),
+        _kept("Lock", ("lock",), findings, "held; a second process is kept out"),
+        _kept("Attributes", ("xattrs",), findings, "are kept and restored"),
     ]
 
 
-def _report(name: str, wanted: tuple[str, ...], findings: tuple[Finding, ...], rest: str) -> Report:
+def _kept(name: str, wanted: tuple[str, ...], findings: tuple[Finding, ...], rest: str) -> Report:
     chosen = [finding for finding in findings if finding.name in wanted]
     broken = [finding for finding in chosen if not finding.holds]
     if broken:
@@ -88,17 +114,49 @@ def _report(name: str, wanted: tuple[str, ...], findings: tuple[Finding, ...], r
     return Report(name, f"{', '.join(wanted)} {rest}", True)
 
 
-def _user(id: str) -> list[Report]:
-    python = Report("Python", f"{platform.python_version()}, holdfast {__version__}", True)
+def _programs(
+    where: _Where, findings: tuple[Finding, ...], settings: Settings | None
+) -> tuple[list[Report], dict[str, object]]:
+    """Shadows and sandbox, tried where the layers will be; where nothing can be written, in any temporary place."""
+    writable = all(finding.name != "writable" for finding in findings)
+    place = os.path.join(where.workspace, STATE_DIRECTORY) if where.workspace else where.here
+    held = settings if settings is not None else Settings()
+    found = isolation(place if writable else "", where.workspace, held.limits)
+    return isolation_reports(found, held.unsandboxed), isolation_document(found)
+
+
+def _rules(where: _Where, own: Keys) -> _Rules:
+    places = places_of(where.here)
+    if not where.workspace:
+        places = places._replace(project="")
     try:
-        exists = os.path.lexists(key_path())
-        if exists:
-            load_key(key_path())
-        detail = f"{printable(key_path())}, yours alone" if exists else "none yet; made by: holdfast init"
-        key = Report("Key", detail, True if exists else None)
+        settings = load(places)
     except HoldfastError as error:
-        key = Report("Key", error.message, False, needed=True)
-    return [python, key, *([_anchor(id)] if id else [])]
+        broken = Report("Configuration", error.message, False, needed=True, more=(error.hint,) if error.hint else ())
+        unknown = Report("Policy", "not known: the configuration cannot be read", False, needed=True)
+        return _Rules(None, (unknown, broken), {"configuration": {"error": error.message}})
+    return _judged_rules(places, settings, own)
+
+
+def _judged_rules(places: Places, settings: Settings, own: Keys) -> _Rules:
+    files, values = files_of(places), values_of(places, settings)
+    try:
+        found = judged(settings)
+    except HoldfastError as error:
+        broken = Report("Policy", error.message, False, needed=True)
+        told = {"policy": {"error": error.message}, "configuration": configuration_document(files, values)}
+        return _Rules(settings, (broken, configuration_report(files, values)), told)
+    values = (*values, *policy_values(found.policy))
+    reports = (
+        people(settings, found.policy, own.public),
+        policy_report(found, settings.policy),
+        configuration_report(files, values),
+    )
+    document: dict[str, object] = {
+        "policy": policy_document(found),
+        "configuration": configuration_document(files, values),
+    }
+    return _Rules(settings, reports, document)
 
 
 def _anchor(id: str) -> Report:
@@ -112,19 +170,14 @@ def _anchor(id: str) -> Report:
     return Report("Anchor", f"{printable(path)}, yours alone", True)
 
 
+def _python() -> Report:
+    return Report("Python", f"{platform.python_version()}, holdfast {__version__}", True)
+
+
 def _git() -> Report:
     from shutil import which
 
     found = which("git")
     if found is None:
-        return Report("Git", "not installed; not needed in this release", None)
+        return Report("Git", "not installed; needed only for run steps inside a repository", None)
     return Report("Git", printable(found), True)
-
-
-def _tell(screen: Screen, reports: list[Report], usable: bool) -> None:
-    for report in reports:
-        mark = "" if report.ok is None else "ok" if report.ok else "NO" if report.needed else "no"
-        colour = "green" if report.ok else "red"
-        verdict = "  " + screen.style(mark, colour) if mark else ""
-        screen.say(f"{report.name:<11}{report.detail}{verdict}")
-    screen.say("Usable here." if usable else "Not usable here: see the lines marked NO.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.documents import execution_document
 from holdfast.cli.words import count
-from holdfast.errors import HoldfastError, UnknownId, VerificationFailed
+from holdfast.errors import HoldfastError, VerificationFailed
 from holdfast.model.execution import RESULT_WORDS
 from holdfast.model.path import printable
 
@@ -38,17 +38,17 @@ def _tell(screen: Screen, hf: Holdfast, error: HoldfastError) -> None:
 def _document(hf: Holdfast, execution: Execution) -> dict[str, object]:
     try:
         return execution_document(*hf.show(execution.id))
-    except UnknownId:  # it waits for a person, and is recorded when that is settled
+    except HoldfastError:  # not recorded: it waits for a person, or the records cannot be written or read
         return {"kind": "execution", "id": execution.id, "status": RESULT_WORDS[execution.status]}
 
 
 def _complete(error: HoldfastError, execution: Execution) -> None:
     if execution.status == "ROLLED_BACK":
         error.changed = False
-        if isinstance(error, VerificationFailed):
+        if any(not receipt.passed for receipt in execution.receipts):
             error.message = f"Health: {error.message}"
         proof = f"Rolled back. The workspace is byte for byte as before ({count(execution.proven, 'path')} proven)."
-        error.hint = f"{proof}\n{_what_was_said(error, execution)}".rstrip()
+        error.hint = "\n".join(filter(None, (proof, _what_was_said(error, execution), error.hint)))
     elif execution.status == "ABORTED":
         error.hint = f"{error.hint or 'Nothing was changed.'}\n{_what_was_said(error, execution)}".rstrip()
     elif execution.divergence:

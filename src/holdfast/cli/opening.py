@@ -9,7 +9,6 @@ interrupt the way back. Whatever stops even that is repaired by the next verb.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -23,9 +22,6 @@ from holdfast.wiring import open as open_workspace
 
 if TYPE_CHECKING:
     from holdfast.workspace.recovery import Unsettled
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
 
 _PATIENCE_S = 5.0
 
@@ -105,6 +101,8 @@ def _interrupted(hf: Holdfast, newest: str) -> HoldfastError:
 
 @contextmanager
 def _patient(screen: Screen) -> Iterator[None]:
+    import signal  # not for verbs that only look
+
     caught = False
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -116,7 +114,8 @@ def _patient(screen: Screen) -> Iterator[None]:
         raise KeyboardInterrupt
 
     # What is ignored (nohup, a shell's background job) stays ignored.
-    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heard = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, on_signal) for number in heard}
     try:
         yield

@@ -25,8 +25,8 @@ def command(face: Face, at: str, yes: bool, preview: bool) -> None:
     """Bring back everything that Holdfast changed after TIME, keeping later edits of others."""
     with changing(face) as hf:
         at_ns = _moment(hf, at)
-        later = [row for row in hf.log(limit=-1) if row.at_ns > at_ns and row.status == "COMPLETED" and row.changes]
-        if not later:
+        later = [row for row in hf.log(limit=-1) if row.at_ns > at_ns and row.status == "COMPLETED"]
+        if not any(row.changes or row.summary.get("services") for row in later):
             _nothing_to_do(face.screen, at_ns)
             return
         go_back(face.screen, hf, hf.preview_restore(at_ns), "Restore exactly this?", yes=yes, preview=preview)

@@ -1,4 +1,4 @@
-"""holdfast show: one execution or one plan, with all that is known of it."""
+"""holdfast show: one execution, plan or paper, with all that is known of it."""
 
 from __future__ import annotations
 
@@ -10,28 +10,34 @@ import click
 from holdfast.cli.documents import execution_document
 from holdfast.cli.moments import for_people
 from holdfast.cli.opening import reading
+from holdfast.cli.papers import show_paper
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count, duration, state
 from holdfast.errors import InvalidInput
 from holdfast.model.path import printable
-from holdfast.store.database import Row
+from holdfast.store.database import Row, Table
 from holdfast.wiring import Holdfast
 
 _MOST_STEPS = 20
+_PAPERS: dict[str, Table] = {"s-": "simulations", "d-": "decisions", "a-": "approvals"}
 
 
 @verb(name="show")
 @click.argument("id")
 @click.option("--log", "logs", is_flag=True, help="Print what the checks said.")
 def command(face: Face, id: str, logs: bool) -> None:
-    """Show an execution or a plan; a unique beginning of its ID is enough."""
+    """Show an execution, a plan, a simulation, a decision or an approval; a unique beginning of its ID is enough."""
     with reading(face) as hf:
         found = hf.resolve(id)
         if found.startswith("p-"):
             if logs:
                 raise InvalidInput(f"{found} is a plan; only executions have logs")
             _show_plan(face.screen, found, hf.records.plan(found))
+            return
+        table = _PAPERS.get(found[:2])
+        if table is not None:
+            show_paper(face.screen, table, hf.records.paper(table, found))
             return
         row, document = hf.show(found)
         if logs:

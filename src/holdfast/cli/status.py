@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from threading import Thread
 from typing import NamedTuple
 
 from holdfast.cli.documents import row_document
@@ -27,11 +28,12 @@ class Trouble(NamedTuple):
 def command(face: Face) -> int:
     """Say how the workspace stands: last execution, tree digest, open trouble."""
     screen = face.screen
+    locks = _Locks()
     with open_workspace() as hf:
-        trouble = _trouble(face, hf)
-        busy = _busy(hf)
+        trouble = _trouble(face, hf, locks)
         tree = hf.tree()
         rows = hf.log(limit=1)
+        busy = _busy(hf, locks)
         unreadable = tree.problems()
         path, id, digest, entries = hf.path, hf.id, tree.digest, tree.count
     screen.answer(
@@ -64,12 +66,46 @@ def command(face: Face) -> int:
     return 0
 
 
-def _trouble(face: Face, hf: Holdfast) -> list[Trouble]:
+class _Locks:
+    """The kernel's table of locks, read beside all else: the kernel stops all locking for it, which takes a while.
+
+    Looked up, not tried: a try could make somebody else's change fail.
+    """
+
+    def __init__(self) -> None:
+        self.ask()
+
+    def ask(self) -> None:
+        self._lines: list[str] = []
+        self._error: OSError | None = None
+        self._thread = Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def has(self, inode: int) -> bool:
+        """Was there a lock on this file when the kernel was asked?"""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return any(_is_lock_on(line.split(), inode) for line in self._lines)
+
+    def _read(self) -> None:
+        try:
+            with open("/proc/locks", encoding="utf-8") as table:
+                self._lines = table.readlines()
+        except OSError as error:
+            self._error = error
+
+
+def _trouble(face: Face, hf: Holdfast, locks: _Locks) -> list[Trouble]:
     """What stands in the way of the next change."""
     try:
-        if hf.needs_recovery():
+        if not hf.needs_recovery():
+            return []
+        try:
             repair_if_free(face.screen, hf)
-        left = hf.open_divergence() if hf.needs_recovery() and not _busy(hf) else ()
+        finally:
+            locks.ask()  # anew: a repair takes the lock itself
+        left = hf.open_divergence() if hf.needs_recovery() and not _busy(hf, locks) else ()
     except HoldfastError as error:
         return [Trouble(error.code, error.message, error.hint)]
     if not left:
@@ -78,14 +114,13 @@ def _trouble(face: Face, hf: Holdfast) -> list[Trouble]:
     return [Trouble("needs_human", f"an interrupted change left: {names}", "Put it right, then run: holdfast recover")]
 
 
-def _busy(hf: Holdfast) -> str:
-    """Who holds the lock, if anybody. Looked up, not tried: a try could make somebody else's change fail."""
+def _busy(hf: Holdfast, locks: _Locks) -> str:
+    """Who holds the lock, if anybody."""
     try:
-        inode = os.stat(os.path.dirname(hf.lock_path)).st_ino
-        with open("/proc/locks", encoding="ascii") as table:
-            held = any(_is_lock_on(line.split(), inode) for line in table)
+        if not locks.has(os.stat(os.path.dirname(hf.lock_path)).st_ino):
+            return ""
         with open(hf.lock_path, encoding="ascii", errors="replace") as lock:
-            return f"another holdfast ({lock.read(120).strip()})" if held else ""
+            return f"another holdfast ({lock.read(120).strip()})"
     except FileNotFoundError:
         return ""
 

@@ -17,16 +17,24 @@ VERBS = {
     "init": "Put a directory under guard.",
     "doctor": "Say what this host and file system can keep.",
     "demo": "Tell the whole story in a temporary directory.",
-    "apply": "Make the changes of a change file: all of them, or none.",
+    "apply": "Make the changes of a change file or of words: all of them, or none.",
+    "plan": "Read a change file or words into a plan.",
+    "simulate": "Try a plan in a shadow, with its checks.",
+    "evaluate": "Say what policy thinks of a simulation.",
+    "approve": "Approve exactly what was simulated.",
+    "reject": "Say no to a simulation.",
+    "execute": "Carry out a simulation, if every gate is open.",
     "diff": "Show what an execution changed, or what a change file would.",
     "show": "Show an execution or a plan.",
+    "trace": "Walk the chain of custody around an id.",
     "log": "List what happened, newest first.",
     "status": "Say how the workspace stands.",
     "undo": "Take back an execution, keeping later edits.",
     "restore": "Go back to how things stood at a moment.",
     "recover": "Repair what a crash left.",
     "gc": "Forget old files that undo no longer needs.",
-    "audit": "Check the ledger.",
+    "policy": "Check the policy.",
+    "audit": "Check the ledger, and decide again what was decided.",
 }
 
 
@@ -142,8 +150,8 @@ def _version(context: click.Context, parameter: click.Parameter, value: bool) ->
 program = Program(
     "holdfast",
     help="Change repositories and hosts, all or nothing, with proof.",
-    epilog="Exit status: 0 done, 2 invalid input, 3 approval needed, 5 blocked, 6 check failed and rolled back, "
-    "7 a human is needed, 8 conflict, 9 locked, 12 tampering, 130 interrupted.",
+    epilog="Exit status: 0 done, 2 invalid input, 3 approval needed, 4 denied, 5 blocked, "
+    "6 check failed and rolled back, 7 a human is needed, 8 conflict, 9 locked, 12 tampering, 130 interrupted.",
     subcommand_metavar="VERB …",
     no_args_is_help=False,
     params=[

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bool, preview: bool) -> None:
     difference = PlannedDifference(hf.site, way.changes, way.job.sources)
     _tell(screen, way, difference)
-    if not way.changes:
+    if not way.changes and not way.services:
         screen.answer(_preview_document(way, "UNCHANGED"))
         screen.say("The workspace stands like that already; nothing to do.")
         return
@@ -33,7 +33,8 @@ def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bo
     with telling_failure(screen, hf):
         execution = hf.go_back(way, approved_by=user())
     screen.answer({**execution_document(*hf.show(execution.id)), **_notes(way)})
-    screen.say(f"Restored {count(execution.changes, 'path')} in {duration(execution.duration_ms)}.")
+    told = f", {count(len(way.services), 'service action')}" if way.services else ""
+    screen.say(f"Restored {count(execution.changes, 'path')}{told} in {duration(execution.duration_ms)}.")
     screen.say(f"Redo with: holdfast undo {execution.id}")
 
 
@@ -43,6 +44,8 @@ def _tell(screen: Screen, way: Return, difference: PlannedDifference) -> None:
     screen.say(screen.style(shown(way.job.intent), "bold"))
     for line in summary(difference):
         screen.say(line)
+    for words in way.services:
+        screen.say(f"  ! {shown(words)}  cannot be rehearsed")
     for path in way.merged:
         screen.say(f"  = {printable(path)}  edited since: that edit stays, ours goes")
     for item in way.left:
@@ -50,7 +53,8 @@ def _tell(screen: Screen, way: Return, difference: PlannedDifference) -> None:
 
 
 def _notes(way: Return) -> dict[str, object]:
-    return {"merged": list(way.merged), "left": [item._asdict() for item in way.left]}
+    left = [item._asdict() for item in way.left]
+    return {"merged": list(way.merged), "left": left, "services": list(way.services)}
 
 
 def _preview_document(way: Return, status: str) -> dict[str, object]:

@@ -2,21 +2,33 @@
 
 What an undo switches off and on again is written into its own record:
 `undoes` are the executions whose effect ends, `revives` those whose effect returns (an undo undone).
+What they did outside the files goes and returns with them.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
 
-from holdfast.engine.pipeline import Job, Pipeline
+from holdfast.engine.actions import had_again, taken_away
+from holdfast.engine.job import Job
+from holdfast.engine.pipeline import Pipeline
+from holdfast.engine.saving import forget_dossiers
 from holdfast.errors import Blocked, InvalidInput
+from holdfast.execution.services import Action
+from holdfast.model.canonical import Json
 from holdfast.model.changeset import Change
 from holdfast.model.execution import Divergence
 from holdfast.settlement.record import KIND
 from holdfast.store.database import Row
+from holdfast.store.dossier import Dossiers
+from holdfast.store.running import Running
+from holdfast.workspace.collector import without_collector
 from holdfast.workspace.keeping import Reclaimed, reclaim
 from holdfast.workspace.turns import Past
 from holdfast.workspace.undo import plan_undo, read_past, require_intact
+
+Bodies: TypeAlias = Mapping[str, Mapping[str, Json]]
 
 KEEP_AT_LEAST = 10
 PACK_AFTER_NS = 24 * 3600 * 10**9
@@ -33,17 +45,24 @@ class Return(NamedTuple):
     def changes(self) -> tuple[Change, ...]:
         return self.job.change_set.changes
 
+    @property
+    def services(self) -> tuple[str, ...]:
+        """What it does outside the files, in words and in order."""
+        return tuple(action.wording for action in self.job.services)
+
 
 def undo_of(pipeline: Pipeline, id: str) -> Return:
     """How to undo one execution; raises Conflict when later changes are in the way."""
-    row, _ = pipeline.records.execution(id)
+    row = pipeline.records.row(id)
     if row.status != "COMPLETED":
         raise InvalidInput(f"{id} ended as {row.status} and left nothing to undo", hint="Nothing was changed.")
     if not row.live:
         raise InvalidInput(f"{id} is undone already", hint="Nothing was changed. See: holdfast log")
-    revivers = [r.id for r in pipeline.records.executions(since_ns=row.at_ns) if r.live and id in _names(r, "revives")]
-    undoes = [id, *revivers, *_names(row, "revives")]
-    return _way_back(pipeline, [row], f"Undo {id}: {row.intent}", undoes, _names(row, "undoes"))
+    revivers = [r for r in pipeline.records.executions(since_ns=row.at_ns) if r.live and id in _names(r, "revives")]
+    undoes = [id, *(r.id for r in revivers), *_names(row, "revives")]
+    # What stands was put there by the last one that brought it back.
+    settled = row._replace(at_ns=max(r.at_ns for r in (row, *revivers)))
+    return _way_back(pipeline, [settled], f"Undo {id}: {row.intent}", undoes, _names(row, "undoes"))
 
 
 def restore_to(pipeline: Pipeline, at_ns: int) -> Return:
@@ -65,13 +84,27 @@ def collect(pipeline: Pipeline, *, keep_ns: int, now_ns: int) -> Reclaimed:
         logs = _log_digests(pipeline)
         result = reclaim(pipeline.site, forget=old, pack=pack, needed_blobs=logs)
         pipeline.records.forget_material(list(result.forgotten))
+        _forget_simulations(pipeline, now_ns - keep_ns)
+        Running(pipeline.site.state).tidy({row.id for row in rows} - set(result.forgotten))
+        forget_dossiers(pipeline.site, now_ns - keep_ns)
         return result
 
 
+def _forget_simulations(pipeline: Pipeline, before_ns: int) -> None:
+    """Kept simulations and plans that nobody came back to; their entries in the ledger stay."""
+    old = {paper.id: paper.subject for paper in pipeline.records.papers("simulations") if paper.at_ns < before_ns}
+    for id, plan in old.items():
+        Dossiers(pipeline.site.state, "simulations").remove(id)
+        Dossiers(pipeline.site.state, "plans").remove(plan)
+
+
+@without_collector
 def _way_back(pipeline: Pipeline, rows: list[Row], intent: str, undoes: list[str], revives: list[str]) -> Return:
     if not rows:
         raise Blocked("there is nothing to go back over", hint="Nothing was changed. See: holdfast log")
-    plan = plan_undo(pipeline.site, _checked_pasts(pipeline, [row for row in rows if row.changes]))
+    bodies = _bodies(pipeline, {row.id for row in rows if row.changes}.union(undoes, revives))
+    plan = plan_undo(pipeline.site, _checked_pasts(pipeline, [row for row in rows if row.changes], bodies))
+    actions, standing = _actions(pipeline, undoes, revives, bodies)
     job = Job(
         intent,
         rows[0].plan_id,
@@ -81,32 +114,53 @@ def _way_back(pipeline: Pipeline, rows: list[Row], intent: str, undoes: list[str
         plan.sources,
         undoes=tuple(undoes),
         revives=tuple(revives),
+        services=actions,
     )
-    return Return(job, plan.merged, plan.left)
+    return Return(job, plan.merged, (*plan.left, *standing))
 
 
-def _checked_pasts(pipeline: Pipeline, rows: list[Row]) -> list[Past]:
-    """Their logs. The tables can be edited by whoever can edit a log; the ledger, read once here, cannot."""
-    roots = _roots(pipeline, {row.id for row in rows})
-    pasts = []
-    for row in rows:
-        past = read_past(pipeline.site, row.id)
-        require_intact(past, roots.get(row.id, ""))
-        pasts.append(past._replace(settled_ns=row.at_ns))
-    return pasts
+def _actions(
+    pipeline: Pipeline, undoes: list[str], revives: list[str], bodies: Bodies
+) -> tuple[tuple[Action, ...], tuple[Divergence, ...]]:
+    """What was done outside the files by the plans that go, newest first; then by those that return, oldest first.
+
+    An undo is no plan: what it did goes or returns with the executions that it switched off and on.
+    """
+    acted = [id for id, body in bodies.items() if body.get("services") and not body["undoes"]]
+    actions: list[Action] = []
+    standing: list[Divergence] = []
+    for id in acted:
+        if id in undoes and pipeline.records.row(id).live:
+            back, left = taken_away(pipeline.site, _checked_past(pipeline, id, bodies))
+            actions += back
+            standing += left
+    for id in reversed(acted):
+        if id in revives and not pipeline.records.row(id).live:
+            actions += had_again(pipeline.site, _checked_past(pipeline, id, bodies))
+    return tuple(actions), tuple(standing)
 
 
-def _roots(pipeline: Pipeline, wanted: set[str]) -> dict[str, str]:
-    roots: dict[str, str] = {}
-    if not wanted:
-        return roots
+def _checked_pasts(pipeline: Pipeline, rows: list[Row], bodies: Bodies) -> list[Past]:
+    return [_checked_past(pipeline, row.id, bodies)._replace(settled_ns=row.at_ns) for row in rows]
+
+
+def _checked_past(pipeline: Pipeline, id: str, bodies: Bodies) -> Past:
+    """Its log. The tables can be edited by whoever can edit a log; the ledger, read once here, cannot."""
+    past = read_past(pipeline.site, id)
+    require_intact(past, str(bodies[id]["root"]) if id in bodies else "")
+    return past
+
+
+def _bodies(pipeline: Pipeline, wanted: set[str]) -> Bodies:
+    """What the ledger says of these executions, newest first."""
+    found: dict[str, Mapping[str, Json]] = {}
     for entry in pipeline.ledger.entries(reverse=True):
+        if len(found) == len(wanted):
+            break
         id = str(entry.body.get("execution_id"))
-        if entry.kind == KIND and id in wanted and id not in roots:
-            roots[id] = str(entry.body["root"])
-            if len(roots) == len(wanted):
-                break
-    return roots
+        if entry.kind == KIND and id in wanted and id not in found:
+            found[id] = entry.body
+    return found
 
 
 def _names(row: Row, key: str) -> list[str]:
@@ -115,8 +169,8 @@ def _names(row: Row, key: str) -> list[str]:
 
 
 def _log_digests(pipeline: Pipeline) -> set[str]:
-    """The logs of checks, which `show` still wants to print."""
-    wanted: set[str] = set()
+    """The logs of checks, which `show` still wants to print, and the inputs of decisions, which a replay needs."""
+    wanted = {str(paper.document["inputs"]) for paper in pipeline.records.papers("decisions")}
     for row in pipeline.records.executions():
         document = pipeline.records.execution(row.id)[1]
         wanted.update(receipt["log_digest"] for receipt in (document or {}).get("receipts", ()))

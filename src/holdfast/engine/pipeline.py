@@ -1,7 +1,8 @@
 """The pipeline: the one place that knows the order of the stages.
 
-    plan ─▶ rehearse ─▶ verify (scratch copy) ─▶ [a person says yes] ─▶ execute ─▶ health ─▶ commit ─▶ settle
-                                                                            └── any failure ─▶ roll back ─▶ settle
+    plan ─▶ simulate ─▶ verify (shadow) ─▶ decide ─▶ [people answer] ─▶ hard gates ─▶ execute ─▶ services ─▶ health
+                                                        refused: recorded ◀──┘                        │
+                                                                    settle ◀─ commit or roll back ◀───┘
 
 Every verb that changes something takes the lock and recovers first.
 """
@@ -9,77 +10,44 @@ Every verb that changes something takes the lock and recovers first.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple
 
 from holdfast.checks.health import check_health
-from holdfast.checks.verify import verify
 from holdfast.disk.lock import Lock
+from holdfast.engine.actions import ServiceActions, actions_of, in_header, take_back_after_crash
+from holdfast.engine.governance import Governance
+from holdfast.engine.job import Job, job_of
 from holdfast.engine.results import step_results
-from holdfast.errors import Blocked, Conflict, HoldfastError, VerificationFailed
+from holdfast.engine.saving import sweep_dossiers
+from holdfast.engine.simulator import Simulated, Simulator, Verified
+from holdfast.errors import Blocked, Conflict, HoldfastError, Interrupted, Tampering, VerificationFailed
 from holdfast.execution.carry_out import CarryOut
-from holdfast.model.canonical import Json
-from holdfast.model.changeset import ChangeSet, images_digest
+from holdfast.gates.evidence import PERSON
+from holdfast.model.canonical import Json, whole_characters
+from holdfast.model.changeset import images_digest
+from holdfast.model.decision import Decision
 from holdfast.model.execution import Execution, Receipt
-from holdfast.model.image import Seen
-from holdfast.model.plan import HealthCheck, Plan, described
-from holdfast.settlement.record import Closing, Outcome, catch_up, settle
-from holdfast.simulation.rehearsal import Rehearsal, StepReport, rehearse
+from holdfast.model.plan import Plan
+from holdfast.settlement.custody import Filed, file_papers
+from holdfast.settlement.record import KIND, Closing, Outcome, catch_up, settle
 from holdfast.store.blobs import Blobs
 from holdfast.store.contents import write_contents
 from holdfast.store.database import Records, Row
-from holdfast.store.documents import packed
 from holdfast.store.ledger import Ledger
-from holdfast.workspace.recovery import Unsettled, accept_divergence, recover, sweep
-from holdfast.workspace.scratch import scratch_copy
+from holdfast.workspace.collector import without_collector
+from holdfast.workspace.recovery import Unsettled, accept_divergence, is_being_taken_back, recover, sweep
+from holdfast.workspace.shadow import sweep_shadows
 from holdfast.workspace.site import Site
-from holdfast.workspace.staging import Bytes, Source
+from holdfast.workspace.staging import Bytes
 from holdfast.workspace.transaction import Transaction, new_txn
 from holdfast.workspace.tree import snapshot
-from holdfast.workspace.undo import stands_as_left
+from holdfast.workspace.undo import described_reads, stands_as_left
 
 Progress = Callable[[str, int, int], None]
 _VERIFY_TRIES = 3
 _UNRECORDED = "Put right what stopped it; the next verb that changes something records it first."
-
-
-class Verified(NamedTuple):
-    """Receipts for one change set, and the tree of the workspace they stand on; they are stale when it moves."""
-
-    receipts: tuple[Receipt, ...]
-    base_tree: str
-    change_set: str = ""
-
-
-class Job(NamedTuple):
-    """Everything one execution needs; made by a rehearsal or by an undo."""
-
-    intent: str
-    plan_id: str
-    plan_digest: str
-    change_set: ChangeSet
-    seen: Mapping[str, Seen]
-    sources: Mapping[str, Source]
-    steps: tuple[StepReport, ...] = ()
-    health: tuple[HealthCheck, ...] = ()
-    undoes: tuple[str, ...] = ()
-    revives: tuple[str, ...] = ()
-
-
-def job_of(rehearsal: Rehearsal) -> Job:
-    plan = rehearsal.plan
-    return Job(
-        plan.intent,
-        plan.id,
-        plan.digest,
-        rehearsal.change_set,
-        rehearsal.seen,
-        rehearsal.sources,
-        rehearsal.steps,
-        plan.health,
-    )
 
 
 class Pipeline:
@@ -93,6 +61,7 @@ class Pipeline:
         lock_path: str,
         wait: float,
         progress: Progress | None = None,
+        login: str = "",
     ) -> None:
         self.site = site
         self.ledger = ledger
@@ -101,6 +70,8 @@ class Pipeline:
         self._wait = wait
         self.progress: Progress = progress or (lambda stage, done, total: None)
         self.recovered: Unsettled | None = None
+        self.governance = Governance(site, ledger, login)
+        self.simulator = Simulator(site, records, self.governance.settings, self.progress)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -109,90 +80,130 @@ class Pipeline:
             self._recover()
             yield
 
+    @without_collector
     def recover(self, *, accept: bool = False, patience: float = 0.0) -> Unsettled | None:
         """Finish or take back what a crash left; with `accept`, leave other people's changes as they stand."""
         self.recovered = None
         with Lock(self._lock_path, wait=max(self._wait, patience), calls=self.site.calls):
             if accept:
-                self._settle_unsettled(accept_divergence(self.site))
+                self._finish(accept_divergence)
             self._recover()
         return self.recovered
 
-    def rehearse(self, plan: Plan) -> Rehearsal:
-        """What the plan would do, exactly; the plan is remembered, the workspace untouched."""
-        rehearsal = rehearse(self.site, plan, self.progress)
-        document = packed(plan.document(), map(described, plan.steps))
-        self.records.save_plan(plan.id, plan.digest, time.time_ns(), document)
-        return rehearsal
-
     def already_done(self, plan: Plan) -> Row | None:
-        """An execution of this very plan whose effect still stands, path by path."""
+        """An execution of this very plan whose effect still stands, on every path that the plan names.
+
+        With health checks or service actions there is none: what was so then says nothing about now; they run again.
+        """
+        if plan.health or actions_of(plan):
+            return None
         for row in self.records.live_with_plan(plan.digest):
-            if row.kept and stands_as_left(self.site, row.id, row.at_ns):
+            if row.kept and stands_as_left(self.site, row.id, row.at_ns, plan.affected_paths):
                 return row
         return None
 
-    def verify(self, rehearsal: Rehearsal) -> Verified:
-        """The plan's checks, run on a scratch copy with the change applied. Raises nothing for a failed check."""
-        plan = rehearsal.plan
-        if not plan.verify:
-            return Verified((), "")
-        base_tree = self._tree()
-        self.progress("verify: in a scratch copy, which is being made", 0, len(plan.verify))
-        with scratch_copy(self.site, rehearsal.change_set, rehearsal.sources) as directory:
-            digest = snapshot(directory, None).digest
-            receipts = verify(
-                plan.verify,
-                directory=directory,
-                tree_digest=digest,
-                save_log=self._save_log,
-                progress=lambda done, total, text: self.progress(f"verify: {text}", done, total),
-            )
-        return Verified(receipts, base_tree, rehearsal.change_set.digest)
-
     def execute(self, job: Job, *, approved_by: str) -> Execution:
-        """Carry the job out under the lock. The execution tells how it ended; see `raise_failure`."""
+        """Carry the job out under the lock, without asking the gates. The execution tells how it ended."""
         with self.locked():
-            return self._execute(job, approved_by, Verified((), ""))
+            return self._execute(job, approved_by, ())
 
-    def execute_rehearsed(self, rehearsal: Rehearsal, *, approved_by: str, verified: Verified) -> Execution:
-        """Like `execute`; when the tree moved elsewhere since the checks ran, they run again on what stands now."""
+    def decide(self, simulated: Simulated, verified: Verified, author: str = PERSON) -> Decision:
+        """The write gate's decision, in the ledger together with the report it is about."""
+        with _told("the change cannot be judged"):
+            judged = self.governance.judge(
+                simulated.plan,
+                simulated.report,
+                simulated.change_set,
+                simulated.sources,
+                verified.receipts,
+                author,
+            )
+        self.file([simulated.report, judged])
+        return judged.decision
+
+    def file(self, papers: list[Filed]) -> None:
+        """Into the ledger, once each."""
+        with self.locked(), _told("the papers of this change cannot be recorded"):
+            file_papers(self.ledger, self.records, papers, time.time_ns(), self.governance.me())
+
+    def note_refusal(self, simulation: str, reason: str) -> None:
+        with self.locked(), _told("the refusal cannot be recorded"):
+            body: dict[str, Json] = {"id": new_txn("r"), "simulation": simulation, "reason": whole_characters(reason)}
+            entry = self.ledger.append("refusal", body, time.time_ns())
+            self.records.mark_projected(entry.seq)
+
+    def land(self, simulated: Simulated, verified: Verified, decision: Decision, *, approved_by: str) -> Execution:
+        """All of it, if every gate is open; otherwise none of it, and the refusal is recorded.
+
+        When the tree moved elsewhere since the checks ran, they run again on what stands now.
+        """
         for _ in range(_VERIFY_TRIES):
             with self.locked():
-                if not rehearsal.plan.verify or self._still_proves(verified, rehearsal):
-                    return self._execute(job_of(rehearsal), approved_by, verified)
-            verified = self.verify(rehearsal)
-            require_passed(verified)
-        raise Conflict("the workspace keeps changing, so the checks never matched it", hint="Nothing was changed.")
+                if not self.simulator.wants_checks(simulated.plan) or self._still_proves(verified, simulated):
+                    return self._land(simulated, verified, decision, approved_by)
+            verified = self.simulator.verify(simulated)
+            try:
+                require_passed(verified)
+            except VerificationFailed as error:
+                return self.refused(simulated, approved_by, verified.receipts, error)
+        restless = "the workspace keeps changing, so the checks never matched it"
+        return self.refused(simulated, approved_by, verified.receipts, Conflict(restless, hint="Nothing was changed."))
 
-    def _still_proves(self, verified: Verified, rehearsal: Rehearsal) -> bool:
+    def _land(self, simulated: Simulated, verified: Verified, decision: Decision, approved_by: str) -> Execution:
+        custody = self.governance.custody_of(simulated.report.id)
+        try:
+            stands = self.governance.require_open_gates(simulated, decision, custody, self._tree)
+        except HoldfastError as error:
+            return self._refused(simulated, approved_by, verified.receipts, error)
+        counting = tuple(judged.id for judged in stands.judged if judged.counts)
+        job = job_of(simulated)._replace(decision=decision.id, approvals=counting)
+        return self._execute(job, approved_by, verified.receipts)
+
+    def _still_proves(self, verified: Verified, simulated: Simulated) -> bool:
         """Receipts for another change set, or for another tree, prove nothing about this one."""
-        return verified.change_set == rehearsal.change_set.digest and verified.base_tree == self._tree()
+        return verified.change_set == simulated.change_set.digest and verified.base_tree == self._tree()
 
-    def record_refusal(self, job: Job, approved_by: str, receipts: tuple[Receipt, ...], reason: str) -> Execution:
+    def refused(
+        self, simulated: Simulated, approved_by: str, receipts: tuple[Receipt, ...], failure: HoldfastError
+    ) -> Execution:
         """A change that was tried and must not land is in the records too: ABORTED, with the reason."""
         with self.locked():
-            execution = replace(self._fresh(job, approved_by, receipts), errors=(reason,))
-            work = CarryOut(Transaction(self.site, execution.id, {}), execution)
-            work.abort()
-            self._close(job, work.execution, "", 0, "ABORTED", approved_by)
-            return work.execution
+            return self._refused(simulated, approved_by, receipts, failure)
 
-    def _execute(self, job: Job, approved_by: str, verified: Verified) -> Execution:
-        execution = self._fresh(job, approved_by, verified.receipts)
+    def _refused(
+        self, simulated: Simulated, approved_by: str, receipts: tuple[Receipt, ...], failure: HoldfastError
+    ) -> Execution:
+        job = job_of(simulated)
+        execution = replace(self._fresh(job, approved_by, receipts), errors=(failure.message,))
+        work = CarryOut(Transaction(self.site, execution.id, {}), execution)
+        work.abort()
+        self._failure = self._close(job, work.execution, "", 0, "ABORTED", approved_by) or failure
+        return work.execution
+
+    @without_collector
+    def _execute(self, job: Job, approved_by: str, receipts: tuple[Receipt, ...]) -> Execution:
+        execution = self._fresh(job, approved_by, receipts)
         header = self._header(job, approved_by)
         transaction = Transaction(self.site, execution.id, header, self.progress)
-        work = CarryOut(transaction, execution)
-        work.run(job.change_set, job.seen, job.sources, lambda: self._health(job, execution.after_digest))
-        done = replace(work.execution, steps=step_results(job.steps, transaction, work.execution))
-        self._failure = work.failure
+        work, actions = CarryOut(transaction, execution), self._actions(job, execution.id)
+        work.run(
+            job.change_set,
+            job.seen,
+            job.sources,
+            lambda: self._health(job, execution.after_digest),
+            actions,
+        )
+        deeds = actions.deeds if actions is not None else ()
+        done = replace(work.execution, steps=step_results(job.steps, transaction, work.execution, deeds))
+        unrecorded = None
         if transaction.state == "COMMITTED":
             self._keep_texts(execution.id, job)
-            self._close(job, done, transaction.root, len(transaction.ops), "COMMITTED", approved_by)
+            unrecorded = self._close(job, done, transaction.root, len(transaction.ops), "COMMITTED", approved_by)
         elif transaction.state == "ABORTED":
-            self._close(job, done, transaction.root, len(transaction.ops), "ABORTED", approved_by)
+            unrecorded = self._close(job, done, transaction.root, len(transaction.ops), "ABORTED", approved_by)
         elif transaction.state == "OPEN":
-            self._close(job, done, "", 0, "ABORTED", approved_by)
+            unrecorded = self._close(job, done, "", 0, "ABORTED", approved_by)
+        self._failure = unrecorded or work.failure
         return done
 
     def raise_failure(self) -> None:
@@ -222,15 +233,25 @@ class Pipeline:
     def _header(self, job: Job, approved_by: str) -> dict[str, Json]:
         return {
             "version": 1,
-            "intent": _whole_characters(job.intent),
+            "intent": whole_characters(job.intent),
             "plan_id": job.plan_id,
             "plan_digest": job.plan_digest,
             "change_set": job.change_set.digest,
             "base": job.change_set.base,
-            "approved_by": _whole_characters(approved_by),
+            "approved_by": whole_characters(approved_by),
             "undoes": list(job.undoes),
             "revives": list(job.revives),
+            "simulation": job.simulation,
+            "decision": job.decision,
+            "approvals": list(job.approvals),
+            **described_reads(job.change_set.reads),
+            **in_header(job.services),
         }
+
+    def _actions(self, job: Job, txn: str) -> ServiceActions | None:
+        if not job.services:
+            return None
+        return ServiceActions(self.site, txn, job.services, job.on_failure, self.governance.settings())
 
     def _health(self, job: Job, tree_digest: str) -> tuple[Receipt, ...]:
         return check_health(
@@ -243,17 +264,14 @@ class Pipeline:
 
     def _close(
         self, job: Job, execution: Execution, root: str, operations: int, outcome: Outcome, approved_by: str
-    ) -> None:
+    ) -> HoldfastError | None:
+        """Settle it; what stopped that is returned, because the execution is over and must be told first."""
         closing = Closing(execution.id, outcome, self._header(job, approved_by), root, operations, (), execution)
-        committed = outcome == "COMMITTED"
         try:
             settle(self.site, self.ledger, self.records, closing)
         except (OSError, HoldfastError) as error:
-            kind = type(error) if isinstance(error, HoldfastError) else HoldfastError if committed else Blocked
-            reason = "" if committed else f"{execution.errors[0]}; " if execution.errors else ""
-            what = "the change was applied" if committed else "nothing was changed"
-            said = f"{reason}{what}, but it is not recorded: {error}"
-            raise kind(said, hint=_UNRECORDED if root else "", changed=committed) from error
+            return _unrecorded(error, execution, committed=outcome == "COMMITTED", is_open=bool(root))
+        return None
 
     def _keep_texts(self, txn: str, job: Job) -> None:
         changes = {change.path: change.post for change in job.change_set.changes}
@@ -269,15 +287,41 @@ class Pipeline:
             return
 
     def _recover(self) -> None:
-        found = recover(self.site)
-        # Rows lost in a power cut come back before a newer one is written, so that none is skipped for good.
-        catch_up(self.ledger, self.records)
-        self._settle_unsettled(found)
+        self._finish(recover)
         sweep(self.site)
+        sweep_shadows(self.site)
+        sweep_dossiers(self.site)
 
-    def _settle_unsettled(self, found: Unsettled | None) -> None:
-        if found is None:
-            return
+    def _finish(self, finish: Callable[[Site], Unsettled | None]) -> None:
+        """Finish what is open and record it. Whatever stops that says truly whether files were moved on the way."""
+        found = None
+        try:
+            found = finish(self.site)
+            # Rows lost in a power cut come back before a newer one is written, so that none is skipped for good.
+            catch_up(self.ledger, self.records)
+            if found is not None:
+                self._settle_unsettled(self._without_services(found, accepted=finish is accept_divergence))
+        except HoldfastError as error:
+            error.changed = error.changed or (found is not None and found.rolled_back_now)
+            raise
+        except KeyboardInterrupt:
+            if not is_being_taken_back(self.site):
+                raise
+            raise Interrupted(
+                "Interrupted while an unfinished change was being taken back.",
+                hint="Some files may be old already and some still new; the next verb goes on with it.",
+                changed=True,
+            ) from None
+
+    def _without_services(self, found: Unsettled, *, accepted: bool) -> Unsettled:
+        """What was begun outside the files before a crash goes; with `accepted`, what cannot is left as it stands."""
+
+        def is_recorded() -> bool:
+            return self.ledger.find(KIND, found.txn) is not None
+
+        return take_back_after_crash(self.site, found, self.governance.settings, is_recorded, accepted=accepted)
+
+    def _settle_unsettled(self, found: Unsettled) -> None:
         closing = Closing(
             found.txn,
             found.outcome,
@@ -303,9 +347,29 @@ class Pipeline:
         return Blobs(self.site.state).put(data)
 
 
-def _whole_characters(text: str) -> str:
-    """Half characters have no canonical form, and a record must not fail after the change was made."""
-    return "".join("\ufffd" if "\ud800" <= ch <= "\udbff" else ch for ch in text)
+def _unrecorded(
+    error: OSError | HoldfastError, execution: Execution, *, committed: bool, is_open: bool
+) -> HoldfastError:
+    """Most kinds of refusal say that nothing was changed; after a commit only damage keeps its own kind."""
+    said = f"it is not recorded: {error}"
+    if committed:
+        kind = Tampering if isinstance(error, Tampering) else HoldfastError
+        made = kind(f"the change was applied, but {said}", hint=_UNRECORDED, changed=True)
+    else:
+        kind = type(error) if isinstance(error, HoldfastError) else Blocked
+        reason = f"{execution.errors[0]}; " if execution.errors else ""
+        made = kind(f"{reason}nothing was changed, but {said}", hint=_UNRECORDED if is_open else "")
+    made.__cause__ = error
+    return made
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """A full disk before anything was changed is a refusal with a reason, not a traceback."""
+    try:
+        yield
+    except OSError as error:
+        raise Blocked(f"{what}: {error}", hint="Nothing was changed.") from error
 
 
 def require_passed(verified: Verified) -> None:
@@ -314,5 +378,5 @@ def require_passed(verified: Verified) -> None:
     if failed:
         raise VerificationFailed(
             "\n".join(receipt.detail for receipt in failed),
-            hint="The checks ran on a scratch copy. Nothing was changed.",
+            hint="The checks ran on a shadow. Nothing was changed.",
         )

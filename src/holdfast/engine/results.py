@@ -2,34 +2,45 @@
 
 The rehearsal reports say what was expected of each step, in order; the transaction says which paths it really moved.
 A step matches when the paths it names were moved and verified, or needed no move because they stood so already.
+A service step matches when its action was done; with `on_failure: continue` the change stands without it.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import overload
 
+from holdfast.execution.services import Deed
 from holdfast.model.execution import Execution, StepResult
 from holdfast.simulation.rehearsal import StepReport
 from holdfast.workspace.transaction import Transaction
 
 _ALL_OR_NOTHING = "not done, because the whole change failed"
+_NOT_REACHED = Deed(0, 0, "not done, because something before it failed")
 
 
-def step_results(reports: Sequence[StepReport], transaction: Transaction, execution: Execution) -> Sequence[StepResult]:
-    """One result a step, in the plan's order."""
+def step_results(
+    reports: Sequence[StepReport], transaction: Transaction, execution: Execution, deeds: Sequence[Deed] = ()
+) -> Sequence[StepResult]:
+    """One result a step, in the plan's order; `deeds` are the service actions, as far as they came."""
     times = transaction.times_ns
     # Where the last operation on each path that was begun stands in the order; the next one begins when it ends.
     places = {op.path: place for place, op in enumerate(transaction.ops[: len(times)])}
     started, completed = array("q"), array("q")
+    acting: dict[str, Deed] = {}
     for report in reports:
+        if report.operation == "service":
+            acting[report.step_id] = deed = deeds[len(acting)] if len(acting) < len(deeds) else _NOT_REACHED
+            started.append(deed.started_ns or report.started_ns)
+            completed.append(deed.ended_ns or report.completed_ns)
+            continue
         place = places.get(report.target)
         at = report.started_ns if place is None else times[place]
         ended = place is not None and place + 1 < len(times)
         started.append(at)
         completed.append(times[place + 1] if ended and place is not None else max(at, report.completed_ns))
-    return StepResults(reports, started, completed, execution, moved=bool(times))
+    return StepResults(reports, started, completed, execution, acting, moved=bool(times))
 
 
 class StepResults(Sequence[StepResult]):
@@ -41,6 +52,7 @@ class StepResults(Sequence[StepResult]):
         started: Sequence[int],
         completed: Sequence[int],
         execution: Execution,
+        acting: Mapping[str, Deed],
         *,
         moved: bool,
     ) -> None:
@@ -50,6 +62,7 @@ class StepResults(Sequence[StepResult]):
         self._done = execution.status == "COMPLETED"
         self._rolled_back = execution.status == "ROLLED_BACK"
         self._moved = moved
+        self._acting = acting
         self._details = {item.path: item.detail for item in reversed(execution.divergence)}
 
     def __len__(self) -> int:
@@ -65,7 +78,9 @@ class StepResults(Sequence[StepResult]):
         return self._result(self._reports[index], self._started[index], self._completed[index])
 
     def _result(self, report: StepReport, started_ns: int, completed_ns: int) -> StepResult:
-        done, rolled_back = self._done, self._rolled_back
+        deed = self._acting.get(report.step_id)
+        failure = deed.failure if deed is not None else ""
+        done, rolled_back = self._done and not failure, self._rolled_back
         return StepResult(
             step_id=report.step_id,
             operation=report.operation,
@@ -77,7 +92,7 @@ class StepResults(Sequence[StepResult]):
             expected_vs_actual_match=done,
             actual_state_change=report.detail if done else "none; rolled back" if rolled_back else "none",
             success=done,
-            rollback_invoked=self._moved and not done,
+            rollback_invoked=self._moved and not self._done,
             rollback_succeeded=self._moved and rolled_back,
-            error_message="" if done else self._details.get(report.target, _ALL_OR_NOTHING),
+            error_message="" if done else failure or self._details.get(report.target, _ALL_OR_NOTHING),
         )

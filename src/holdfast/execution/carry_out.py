@@ -9,16 +9,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from holdfast.errors import Conflict, HoldfastError, NeedsHuman, VerificationFailed
 from holdfast.model.changeset import Change, ChangeSet, images_digest
 from holdfast.model.execution import Divergence, Execution, Receipt, Status, advanced
 from holdfast.model.image import Seen
+from holdfast.model.path import printable
 from holdfast.workspace.flip import Diverged
 from holdfast.workspace.staging import Source
 from holdfast.workspace.transaction import Transaction
 
 HealthChecks = Callable[[], tuple[Receipt, ...]]
+
+
+class Actions(Protocol):
+    """Effects outside the files. `perform` raises VerificationFailed; `take_back` tells what went and what did not."""
+
+    def perform(self) -> tuple[str, ...]: ...
+
+    def take_back(self, *, files_settled: bool) -> tuple[tuple[str, ...], tuple[str, ...]]: ...
 
 
 class CarryOut:
@@ -29,6 +39,9 @@ class CarryOut:
         self.execution = advanced(execution, "PENDING", time.time_ns())
         self.failure: HoldfastError | None = None
         self._changes: tuple[Change, ...] = ()
+        self._actions: Actions | None = None
+        self._health: HealthChecks = tuple
+        self._acted = self._stands_outside = False
 
     def run(
         self,
@@ -36,9 +49,12 @@ class CarryOut:
         seen: Mapping[str, Seen],
         sources: Mapping[str, Source],
         health: HealthChecks,
+        actions: Actions | None = None,
     ) -> Execution:
         """To a terminal status; never raises a HoldfastError, but keeps it in `failure`."""
         self._changes = change_set.changes
+        self._actions = actions
+        self._health = health
         try:
             self._advance("VALIDATING")
             self._advance("BACKING_UP")
@@ -47,8 +63,9 @@ class CarryOut:
             self._transaction.apply()
             self._advance("VERIFYING")
             self._transaction.verify()
+            self._act()
             self._advance("HEALTH_CHECKING")
-            self._check_health(health)
+            self._check_health()
             self._transaction.commit()
         except HoldfastError as error:
             self._fail(error)
@@ -63,6 +80,51 @@ class CarryOut:
             self._advance("COMPLETED")
         return self.execution
 
+    def _act(self) -> None:
+        """What the plan does outside the files, now that they are in place."""
+        if self._actions is None:
+            return
+        self._acted = True
+        failures = self._actions.perform()
+        self.execution = replace(self.execution, errors=(*self.execution.errors, *failures))
+        # An action may take long, and may touch what it should not; what was verified must still stand.
+        self._transaction.verify()
+
+    def _act_back(self, *, files_settled: bool = True) -> None:
+        """The files are as before; now the services are told. What cannot be taken back is said, and needs a person."""
+        if self._actions is None or not self._acted:
+            return
+        done, failed = self._actions.take_back(files_settled=files_settled)
+        self._stands_outside = bool(failed)
+        self.execution = replace(self.execution, taken_back=done, errors=(*self.execution.errors, *failed))
+        if failed and files_settled:
+            said = f"{self.failure.message}; " if self.failure is not None else ""
+            self.failure = NeedsHuman(
+                f"{said}the files are as before, but {'; '.join(failed)}",
+                hint=f"It is recorded so: holdfast show {self.execution.id}",
+                changed=True,
+            )
+
+    def _look_again(self) -> None:
+        """The services run with the old files again: are they well? What is found is told, whatever it is."""
+        if not self.execution.taken_back or self._transaction.state != "ABORTED":
+            return
+        try:
+            found = self._health()
+        except OSError as error:
+            found, unwell = (), [f"the health checks could not be run: {error}"]
+        else:
+            unwell = [receipt.detail for receipt in found if not receipt.passed]
+        old = self.execution.before_digest
+        self.execution = replace(
+            self.execution,
+            receipts=(*self.execution.receipts, *(receipt._replace(tree_digest=old) for receipt in found)),
+            errors=(*self.execution.errors, *(f"after the rollback: {detail}" for detail in unwell)),
+            taken_back=(*self.execution.taken_back, *_wellbeing(found, unwell)),
+        )
+        if self.failure is not None:
+            self.failure.hint = "\n".join(filter(None, (_sentence(self.execution.taken_back), self.failure.hint)))
+
     def abort(self) -> None:
         """Nothing was even prepared."""
         self._advance("ABORTED")
@@ -70,9 +132,9 @@ class CarryOut:
     def _advance(self, status: Status) -> None:
         self.execution = advanced(self.execution, status, time.time_ns())
 
-    def _check_health(self, health: HealthChecks) -> None:
+    def _check_health(self) -> None:
         try:
-            receipts = health()
+            receipts = self._health()
         except OSError as error:
             # A full disk, a missing directory: not known to be healthy is not healthy.
             raise VerificationFailed(f"the health checks could not be run: {error}") from error
@@ -91,6 +153,7 @@ class CarryOut:
             self.execution = replace(self.execution, divergence=(*self.execution.divergence, seen))
         self.failure = error
         self._take_back()
+        self._look_again()
         self._conclude(error)
 
     def _fail_on(self, error: OSError) -> None:
@@ -98,6 +161,8 @@ class CarryOut:
         self.execution = replace(self.execution, errors=(*self.execution.errors, str(error)))
         if self._transaction.state == "ABORTED":
             self.failure = VerificationFailed(f"{error}; everything was rolled back")
+            self._act_back()
+            self._look_again()
             self._conclude(self.failure)
             return
         self.failure = NeedsHuman(
@@ -109,6 +174,8 @@ class CarryOut:
 
     def _take_back(self) -> None:
         if self._transaction.state not in ("PREPARED", "APPLIED", "VERIFIED"):
+            if self._transaction.state == "ABORTED":  # it rolled back by itself
+                self._act_back()
             return
         try:
             outcome = self._transaction.roll_back()
@@ -118,7 +185,9 @@ class CarryOut:
             return
         if outcome.divergence:
             self.execution = replace(self.execution, divergence=(*self.execution.divergence, *outcome.divergence))
-            self.failure = NeedsHuman("some files were changed by somebody else and were left alone", changed=True)
+            names = ", ".join(dict.fromkeys(printable(item.path) for item in outcome.divergence))
+            self.failure = NeedsHuman(f"{names} was changed by somebody else and left alone", changed=True)
+        self._act_back(files_settled=not outcome.divergence)
 
     def _measure(self) -> None:
         """Read every path again and compare: `ROLLED_BACK` is a measurement, not a hope.
@@ -146,7 +215,9 @@ class CarryOut:
             self._advance("ABORTED")
         elif state == "ABORTED":
             self._measure()
-            if self.execution.before_digest == self.execution.after_digest:
+            if self._stands_outside:
+                self._advance("PARTIAL")
+            elif self.execution.before_digest == self.execution.after_digest:
                 self._advance("ROLLED_BACK")
             else:
                 self.failure = NeedsHuman(
@@ -157,3 +228,13 @@ class CarryOut:
             self._advance("PARTIAL")
         else:
             self._advance("FAILED")
+
+
+def _wellbeing(receipts: tuple[Receipt, ...], unwell: list[str]) -> tuple[str, ...]:
+    if unwell:
+        return (f"not healthy: {'; '.join(unwell)}",)
+    return ("healthy again",) if receipts else ()
+
+
+def _sentence(words: tuple[str, ...]) -> str:
+    return f"{', '.join(words)}."

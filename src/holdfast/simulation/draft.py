@@ -3,20 +3,22 @@
 Invariants
   F1  The workspace is only read. Whatever was looked at is remembered with its stamp,
       so that the transaction can tell later whether it is still the same.
-  F2  No path is ever resolved through a symbolic link, neither one on disk nor one the plan itself makes.
+  F2  Whatever the plan found as it wants it is part of the base, like what it reads and what it changes.
+  F3  No path is planned that the transaction could not take back after a crash: length counts here too.
+  F4  No path is ever resolved through a symbolic link, neither one on disk nor one the plan itself makes.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from holdfast.errors import Blocked
+from holdfast.errors import Blocked, InvalidPath
 from holdfast.model.changeset import Change, ChangeSet, Observation, change_set
 from holdfast.model.image import Image, Seen
-from holdfast.model.path import ancestors_of, is_protected, parent_of, printable
+from holdfast.model.path import MAX_PATH_BYTES, ancestors_of, checked_path, is_protected, parent_of, printable
 from holdfast.workspace.observe import observe
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import CopyOf, Source
@@ -25,6 +27,9 @@ NEW_DIRECTORY_MODE = 0o755
 _SET_GROUP = 0o2000
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+# What opening says when something else, or nothing, stands at a path now; a socket is ENXIO.
+_REPLACED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV, errno.ENXIO)
+_SURELY_SHORT = MAX_PATH_BYTES // 4  # no character takes more than four bytes
 
 
 class Node(NamedTuple):
@@ -67,7 +72,7 @@ class Draft:
 
     def note_read(self, path: str) -> None:
         """The plan relies on this path although it does not change it."""
-        if self._seen.get(path) is not None and path not in self._future:
+        if self._seen.get(path) is not None:
             self._reads.add(path)
 
     def inside(self, path: str) -> Iterator[str]:
@@ -113,10 +118,38 @@ class Draft:
 
     def difference(self) -> ChangeSet:
         """The exact difference between the workspace and the draft."""
-        changes = [change for path, node in self._future.items() if (change := self._change(path, node)) is not None]
-        touched = {change.path for change in changes if change.path in self._reads}
-        reads = [Observation(path, seen.image) for path in self._reads - touched if (seen := self._seen[path])]
-        return change_set(changes, reads)
+        changes = []
+        reads = set(self._reads)
+        for path, node in self._future.items():
+            change = self._change(path, node)
+            if change is not None:
+                changes.append(change)
+                reads.discard(path)
+            else:
+                reads.add(path)
+        return change_set(changes, [Observation(path, seen.image) for path in reads if (seen := self._seen[path])])
+
+    def adopt(self, found: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source]) -> None:
+        """From here on the draft is what was captured: the workspace with these changes and no others."""
+        self._future = {
+            change.path: None if change.post is None else Node(change.post, sources.get(change.path))
+            for change in found.changes
+        }
+        self._seen.update(seen)
+        for change in found.changes:
+            if change.pre is None:
+                self._seen[change.path] = None
+        self._children = None
+        self._directories = {""}
+
+    def base_image(self, path: str) -> Image | None:
+        """What the workspace has at a path, whatever the plan makes of it."""
+        seen = self._look(path)
+        return seen.image if seen is not None else None
+
+    def sources_with(self, also: Iterable[str]) -> dict[str, Source]:
+        """The sources, and for some paths more the workspace itself."""
+        return {**{path: self._copy_of(path) for path in also if path not in self._future}, **self.sources()}
 
     def sources(self) -> dict[str, Source]:
         """Where the bytes of each new file come from."""
@@ -147,8 +180,8 @@ class Draft:
         return node.came_from if gone and old is not None and old.image == node.image else None
 
     def _copy_of(self, path: str) -> CopyOf:
-        root, seen = self._site.workspace, self._seen.get(path)
-        return CopyOf(lambda: root.calls.open_beneath(path, _READ, root.fd), seen.stamp.mtime_ns if seen else None)
+        seen = self._seen.get(path)
+        return CopyOf(lambda: _opened(self._site, path), seen.stamp.mtime_ns if seen else None)
 
     def _look(self, path: str) -> Seen | None:
         if path in self._seen:
@@ -170,7 +203,7 @@ class Draft:
         return any(seen is not None and seen.image.kind == "symlink" for seen in planned)
 
     def _require_plain_ancestors(self, path: str) -> None:
-        """F2, for what the plan itself made; the kernel refuses what is on disk."""
+        """F4, for what the plan itself made; the kernel refuses what is on disk."""
         parent = parent_of(path)
         if parent in self._directories:
             return
@@ -210,6 +243,8 @@ class Draft:
         return sorted(names)
 
     def _plan(self, path: str, node: Node | None) -> None:
+        if len(path) > _SURELY_SHORT:
+            _refuse_too_long(path)
         self._future[path] = node
         if self._children is not None:
             _add_child(self._children, path)
@@ -227,6 +262,13 @@ def _add_child(children: dict[str, set[str]], path: str) -> None:
     children.setdefault(parent, set()).add(name)
 
 
+def _refuse_too_long(path: str) -> None:
+    try:
+        checked_path(path)
+    except InvalidPath as error:
+        raise Blocked(error.message) from error
+
+
 def _refuse_unless_absent(path: str, error: OSError) -> None:
     if error.errno in _ABSENT:
         return
@@ -235,3 +277,18 @@ def _refuse_unless_absent(path: str, error: OSError) -> None:
     if error.errno == errno.EXDEV:
         raise Blocked(f"{printable(path)} is on another file system than the workspace") from error
     raise Blocked(f"{printable(path)} cannot be read: {os.strerror(error.errno or 0)}") from error
+
+
+def _opened(site: Site, path: str) -> int:
+    """A file whose bytes are copied when the change is staged; Conflict when it is not there, or no file, by then."""
+    moved = Conflict(f"{printable(path)} changed after it was simulated", hint="Nothing was changed. Simulate again.")
+    try:
+        fd = site.calls.open_beneath(path, _READ, site.workspace.fd)
+    except OSError as error:
+        if error.errno in _REPLACED:
+            raise moved from error
+        raise
+    if not stat.S_ISREG(site.calls.fstat(fd).st_mode):
+        site.calls.close(fd)
+        raise moved
+    return fd

@@ -10,13 +10,14 @@ import hashlib
 import os
 import time
 from collections.abc import Callable
-from typing import NamedTuple, assert_never
+from typing import NamedTuple, Protocol, assert_never
 
 from blake3 import blake3
 
 from holdfast.disk.calls import CALLS
 from holdfast.errors import Blocked, InvalidPath
 from holdfast.model.changeset import ChangeSet
+from holdfast.model.execution import Receipt
 from holdfast.model.image import Image, Seen
 from holdfast.model.path import ancestors_of, checked_path, printable
 from holdfast.model.plan import (
@@ -24,16 +25,21 @@ from holdfast.model.plan import (
     Content,
     Create,
     Delete,
+    Digested,
+    FileStep,
     FromFile,
     Inline,
     Move,
     Plan,
     Read,
+    Run,
+    Service,
     Step,
     Symlink,
     Update,
     Write,
     step_id,
+    worded,
 )
 from holdfast.simulation.draft import NEW_DIRECTORY_MODE, Draft, Node
 from holdfast.workspace.holes import pieces
@@ -45,6 +51,7 @@ _PERMISSIONS = 0o777
 _SET_ID = 0o6000
 _CAPABILITY = "security.capability"
 _PROGRESS_EVERY = 256
+_NO_BYTES = "the plan's contents are no longer kept; read the change file again"
 
 
 class StepReport(NamedTuple):
@@ -57,10 +64,20 @@ class StepReport(NamedTuple):
     detail: str
     started_ns: int
     completed_ns: int
+    affected: tuple[str, ...] = ()
+    receipt: Receipt | None = None
 
     @property
     def step_id(self) -> str:
         return step_id(self.number)
+
+
+class Ran(NamedTuple):
+    """What one command came to, in the shadow."""
+
+    detail: str
+    affected: tuple[str, ...]
+    receipt: Receipt
 
 
 class Rehearsal(NamedTuple):
@@ -71,14 +88,33 @@ class Rehearsal(NamedTuple):
     steps: tuple[StepReport, ...]
 
 
-def rehearse(site: Site, plan: Plan, progress: Callable[[str, int, int], None] | None = None) -> Rehearsal:
-    """The rehearsal, or Blocked naming every step that cannot be done (the first one, unless the plan continues)."""
+class Unrehearsable(Blocked):
+    """A plan that cannot be done; `steps` says how far it came."""
+
+    def __init__(self, message: str, steps: tuple[StepReport, ...]) -> None:
+        super().__init__(message, hint="Nothing was changed. Correct the plan, or the workspace, and try again.")
+        self.steps = steps
+
+
+class RunsSteps(Protocol):
+    """Where commands are run for real; see `workshop`."""
+
+    def run(self, draft: Draft, step: Run) -> Ran: ...
+
+
+def rehearse(
+    site: Site,
+    plan: Plan,
+    progress: Callable[[str, int, int], None] | None = None,
+    workshop: RunsSteps | None = None,
+) -> Rehearsal:
+    """The rehearsal, or Unrehearsable naming every step that cannot be done (the first, unless the plan continues)."""
     site.workspace.forget()
     draft = Draft(site)
     reports: list[StepReport] = []
     now = time.time_ns()
     for number, step in enumerate(plan.steps):
-        report = _report(draft, number, step, now)
+        report = _report(draft, number, step, now, workshop)
         reports.append(report)
         now = report.completed_ns  # which is when the next one starts
         if not report.precondition_met and plan.on_failure != "continue":
@@ -88,19 +124,39 @@ def rehearse(site: Site, plan: Plan, progress: Callable[[str, int, int], None] |
     failed = [report for report in reports if not report.precondition_met]
     if failed:
         lines = "\n".join(f"{report.step_id} ({report.operation}): {report.detail}" for report in failed)
-        raise Blocked(lines, hint="Nothing was changed. Correct the plan, or the workspace, and try again.")
+        raise Unrehearsable(lines, tuple(reports))
     return Rehearsal(plan, draft.difference(), draft.seen, draft.sources(), tuple(reports))
 
 
-def _report(draft: Draft, number: int, step: Step, started: int) -> StepReport:
+def _report(draft: Draft, number: int, step: Step, started: int, workshop: RunsSteps | None) -> StepReport:
+    affected: tuple[str, ...] = ()
+    receipt = None
     try:
-        detail, met = _perform(draft, step), True
+        if isinstance(step, Run):
+            detail, affected, receipt = _run(draft, step, workshop)
+        elif isinstance(step, Service):
+            detail = f"{worded(step.effect)}, after the files are in place; it cannot be rehearsed"
+        else:
+            detail = _perform(draft, step)
     except Blocked as error:
-        detail, met = error.message, False
-    return StepReport(number, step.action, step.path, met, detail, started, time.time_ns())
+        target = _target(step)
+        return StepReport(number, step.action, target, False, error.message, started, time.time_ns())
+    return StepReport(number, step.action, _target(step), True, detail, started, time.time_ns(), affected, receipt)
 
 
-def _perform(draft: Draft, step: Step) -> str:
+def _target(step: Step) -> str:
+    if isinstance(step, Run):
+        return " ".join(step.argv)
+    return worded(step.effect) if isinstance(step, Service) else step.path
+
+
+def _run(draft: Draft, step: Run, workshop: RunsSteps | None) -> Ran:
+    if workshop is None:
+        raise Blocked("there is no sandbox to run commands in", hint="See: holdfast doctor")
+    return workshop.run(draft, step)
+
+
+def _perform(draft: Draft, step: FileStep) -> str:
     _require_plain(step)
     match step:
         case Write():
@@ -122,7 +178,7 @@ def _perform(draft: Draft, step: Step) -> str:
     assert_never(step)
 
 
-def _require_plain(step: Step) -> None:
+def _require_plain(step: FileStep) -> None:
     """A plan built in Python is as untrusted as one from a file: the same paths, the same permission bits."""
     for path in (step.path, step.to) if isinstance(step, Move) else (step.path,):
         if checked_path(path) != path:
@@ -154,6 +210,8 @@ def _update(draft: Draft, step: Update) -> str:
     there = draft.get(step.path)
     if there is None or there.image.kind != "file":
         raise Blocked(f"{printable(step.path)} is not there to be updated")
+    if isinstance(step.old, Digested):
+        raise Blocked(_NO_BYTES)
     if there.image.size != len(step.old) or blake3(step.old).hexdigest() != there.image.digest:
         raise Blocked(f"{printable(step.path)} does not hold the old content that the plan expects")
     return _write(draft, step.path, step.content, step.mode)
@@ -219,6 +277,7 @@ def _symlink(draft: Draft, step: Symlink) -> str:
     if there is not None and there.image.kind != "symlink":
         raise Blocked(f"{printable(step.path)} is a {there.image.kind}, not a symbolic link")
     if there is not None and there.image.target == step.target:
+        draft.note_read(step.path)
         return "leaves the link as it is"
     uid, gid = draft.owner_below(step.path)
     draft.put(step.path, Node(Image("symlink", 0o777, uid, gid, target=step.target), Bytes(b"")))
@@ -248,6 +307,8 @@ def _refuse_privileged(path: str, image: Image) -> None:
 def _content(content: Content) -> tuple[str, int, Source]:
     if isinstance(content, Inline):
         return blake3(content.data).hexdigest(), len(content.data), Bytes(content.data)
+    if isinstance(content, Digested):
+        raise Blocked(_NO_BYTES)
     return _file_content(content)
 
 

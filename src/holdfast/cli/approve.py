@@ -1,0 +1,50 @@
+"""holdfast approve and reject: this user's signed answer to exactly what was simulated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.gate_told import require_approval, tell_decision
+from holdfast.cli.moments import for_people, for_programs
+from holdfast.cli.opening import changing
+from holdfast.cli.screen import Screen, shown
+from holdfast.cli.summary import summary
+from holdfast.cli.verbs import Face, verb
+from holdfast.engine.difference import PlannedDifference
+
+if TYPE_CHECKING:
+    from holdfast.model.approval import Approval
+
+
+@verb(name="approve")
+@click.argument("simulation")
+@click.option("--reason", default="", help="Why; it is signed with the rest.")
+@click.option("--plan", "typed", default="", metavar="ID", help="The plan's id, typed: needed from risk high on.")
+def command(face: Face, simulation: str, reason: str, typed: str) -> None:
+    """Approve SIMULATION: plan, change set, base and policy by their digests, for one use and a limited time."""
+    screen = face.screen
+    with changing(face) as hf:
+        found, verified = hf.kept(simulation)
+        decision = hf.evaluate(found, verified)
+        difference = PlannedDifference(hf.site, found.change_set.changes, found.sources)
+        if screen.form == "text":
+            screen.say(screen.style(shown(found.plan.intent.strip().partition("\n")[0]), "bold"))
+            for line in summary(difference):
+                screen.say(line)
+            tell_decision(screen, decision)
+        if decision.typed_consent and typed != found.plan.id:
+            require_approval(screen, decision, found.plan.id, "", difference, yes=False)
+        approval = hf.approve(decision, reason=reason)
+    tell_answer(screen, approval)
+    screen.say(f"Carry it out with: holdfast execute {approval.simulation}")
+
+
+def tell_answer(screen: Screen, approval: Approval) -> None:
+    word = {"approve": "Approved", "reject": "Rejected"}[approval.answer]
+    status = word.upper()
+    times = {"issued": for_programs(approval.issued_ns), "expires": for_programs(approval.expires_ns)}
+    screen.answer({"kind": "approval", "status": status, **approval.claims(), "signature": approval.signature, **times})
+    until = f", until {for_people(approval.expires_ns)}, once" if approval.answer == "approve" else ""
+    screen.say(f"{word} as {shown(approval.by)}{until}: {approval.id} for {approval.simulation}")

@@ -1,0 +1,26 @@
+"""holdfast evaluate: what policy says to a kept simulation."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.gate_told import decision_document, tell_decision
+from holdfast.cli.opening import changing
+from holdfast.cli.verbs import Face, verb
+from holdfast.errors import Denied
+
+
+@verb(name="evaluate")
+@click.argument("simulation")
+def command(face: Face, simulation: str) -> None:
+    """Decide about SIMULATION: allowed, needs approval, or denied (exit 4); nothing is changed."""
+    screen = face.screen
+    with changing(face) as hf:
+        found, verified = hf.kept(simulation)
+        decision = hf.evaluate(found, verified)
+    screen.answer(decision_document(decision))
+    tell_decision(screen, decision)
+    if decision.verdict == "DENY":
+        raise Denied("policy denies this change", hint="Nothing was changed. Nobody can approve it.")
+    road = "execute" if decision.verdict == "ALLOW" else "approve"
+    screen.say(f"Next: holdfast {road} {decision.simulation}")

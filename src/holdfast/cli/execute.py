@@ -1,0 +1,27 @@
+"""holdfast execute: carry out a kept simulation, if every gate is open."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.gate_told import tell_decision
+from holdfast.cli.landing import land
+from holdfast.cli.opening import changing
+from holdfast.cli.verbs import Face, verb
+from holdfast.errors import Conflict, Tampering
+
+
+@verb(name="execute")
+@click.argument("simulation")
+def command(face: Face, simulation: str) -> None:
+    """Apply exactly what SIMULATION found, or nothing: the five hard gates are asked first."""
+    with changing(face) as hf:
+        id = hf.resolve(simulation)
+        try:
+            found, verified = hf.kept(id)
+        except (Conflict, Tampering) as error:
+            hf.note_refusal(id, error)
+            raise
+        decision = hf.evaluate(found, verified)
+        tell_decision(face.screen, decision)
+        land(face.screen, hf, found, verified, decision)

@@ -1,0 +1,66 @@
+"""What the write gate said, for people and as JSON, and the consent that it asks for.
+
+ALLOW ............ nothing is asked
+NEED_APPROVAL .... y at the prompt or --yes; from high on the plan's id, typed; two people where policy wants two
+DENY ............. exit 4; nobody can approve that
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.cli.consent import require_consent
+from holdfast.cli.screen import Screen, shown
+from holdfast.cli.words import count
+from holdfast.errors import ApprovalNeeded
+from holdfast.model.path import printable
+
+if TYPE_CHECKING:
+    from holdfast.engine.difference import Difference
+    from holdfast.model.decision import Decision, Reason
+
+_VERDICTS = {"ALLOW": "allowed", "NEED_APPROVAL": "needs approval", "DENY": "denied"}
+_MOST_REASONS = 6
+_MOST_PATHS = 3
+
+
+def decision_document(decision: Decision) -> dict[str, object]:
+    return {"kind": "decision", "id": decision.id, "status": decision.verdict, "digest": decision.digest,
+            **decision.document()}  # fmt: skip
+
+
+def tell_decision(screen: Screen, decision: Decision) -> None:
+    screen.event("decision", id=decision.id, verdict=decision.verdict, risk=decision.risk_effective)
+    reasons = [reason for reason in decision.reasons if reason.verdict != "ALLOW"]
+    people = f", by {count(decision.approvals_needed, 'person', 'people')}" if decision.approvals_needed > 1 else ""
+    screen.say(f"Gate: {_VERDICTS[decision.verdict]}{people}; risk {decision.risk_effective}")
+    for reason in reasons[:_MOST_REASONS]:
+        screen.say(f"  {'✗' if reason.verdict == 'DENY' else '?'} {_sentence(reason)}")
+    if len(reasons) > _MOST_REASONS:
+        screen.say(f"  and {len(reasons) - _MOST_REASONS} more reasons: holdfast show {decision.id}")
+
+
+def require_approval(
+    screen: Screen, decision: Decision, plan_id: str, question: str, difference: Difference, *, yes: bool
+) -> None:
+    """Return when this user said yes to exactly this; ApprovalNeeded otherwise."""
+    if not decision.typed_consent:
+        require_consent(screen, question, difference, yes=yes)
+        return
+    if not screen.can_ask():
+        raise ApprovalNeeded(
+            f"risk {decision.risk_effective} needs explicit consent, which --yes does not give",
+            hint=f"Nothing was changed. Look at it and approve it: holdfast approve {decision.simulation}",
+        )
+    reply = screen.ask(f"Risk {decision.risk_effective}. Type {plan_id} to approve exactly this, anything else stops:")
+    if reply != plan_id:
+        raise ApprovalNeeded("That was not the plan's id.", hint="Nothing was changed.")
+
+
+def _sentence(reason: Reason) -> str:
+    names = ", ".join(printable(path) for path in reason.paths[:_MOST_PATHS])
+    more = f" and {len(reason.paths) - _MOST_PATHS} more" if len(reason.paths) > _MOST_PATHS else ""
+    about = f": {names}{more}" if names else ""
+    why = f" — {shown(reason.detail)}" if reason.detail else ""
+    layer = "" if reason.layer == "built-in" else f" (policy: {reason.layer})"
+    return f"{reason.rule}{about}{why}{layer}"

@@ -1,0 +1,33 @@
+"""The last part of every road: the gates, the landing, and what came of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.cli.checks_told import tell_receipts
+from holdfast.cli.documents import execution_document
+from holdfast.cli.ending import telling_failure
+from holdfast.cli.words import count, duration
+
+if TYPE_CHECKING:
+    from holdfast.cli.screen import Screen
+    from holdfast.engine.simulator import Simulated, Verified
+    from holdfast.model.decision import Decision
+    from holdfast.model.execution import Execution
+    from holdfast.wiring import Holdfast
+
+
+def land(screen: Screen, hf: Holdfast, simulated: Simulated, verified: Verified, decision: Decision | None) -> None:
+    """Everything is said and signed; what stops it now is raised with the execution attached."""
+    with telling_failure(screen, hf):
+        execution = hf.execute(simulated, verified=verified, decision=decision)
+    if screen.form != "text":  # the document of a large change is large
+        screen.answer(execution_document(*hf.show(execution.id)))
+    tell_receipts(screen, "Healthy", execution.receipts[len(verified.receipts) :])
+    screen.say(f"Applied {count(execution.changes, 'change')} in {duration(_without_health(execution))}.")
+    screen.say(f"Undo with: holdfast undo {execution.id}")
+
+
+def _without_health(execution: Execution) -> int:
+    waited = sum(receipt.duration_ms for receipt in execution.receipts if receipt.tree_digest == execution.after_digest)
+    return max(0, execution.duration_ms - waited)

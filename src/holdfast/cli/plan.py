@@ -1,0 +1,41 @@
+"""holdfast plan: a change file or words become a plan that is kept under its id."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.asked import is_words, worded_class
+from holdfast.cli.opening import changing
+from holdfast.cli.screen import shown
+from holdfast.cli.verbs import Face, verb
+from holdfast.cli.words import count
+from holdfast.model.path import printable
+from holdfast.model.plan import Plan, described
+
+
+@verb(name="plan")
+@click.argument("file")
+def command(face: Face, file: str) -> int | None:
+    """Read FILE (- is standard input), or plain words in quotes, into a plan; nothing is tried or changed."""
+    screen = face.screen
+    with changing(face) as hf:
+        if not is_words(file):
+            plan: Plan | None = hf.plan(file)
+            about: dict[str, object] = {}
+        else:
+            found = hf.understand(file)
+            plan, about = found.plan, {"understood": found.document()}
+            screen.say(f"Understood as: {worded_class(found)} ({found.classified.confidence} %)")
+            if plan is None:
+                screen.answer({"kind": "plan", "id": "", "status": "NO_STEPS", **about})
+                screen.say(f"No steps follow from these words. Missing: {'; '.join(map(shown, found.missing))}")
+                return 2
+        assert plan is not None
+        hf.keep_plan(plan)
+    steps = [described(step) for step in plan.steps]
+    screen.answer({"kind": "plan", "id": plan.id, "status": "PLANNED", **plan.document(), "steps": steps, **about})
+    screen.say(f"{plan.id}  {count(len(plan.steps), 'step')}  risk {plan.risk} (proposed)  {shown(plan.intent)}")
+    for path in plan.affected_paths[:20]:
+        screen.say(f"  {printable(path)}")
+    screen.say(f"Simulate it with: holdfast simulate {plan.id}")
+    return None

@@ -1,0 +1,51 @@
+"""holdfast trace: the chain of custody around an id, in the order it happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.moments import for_people, for_programs
+from holdfast.cli.opening import reading
+from holdfast.cli.screen import shown
+from holdfast.cli.verbs import Face, verb
+from holdfast.cli.words import count
+from holdfast.engine.tracing import Link, trace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.model.canonical import Json
+
+
+@verb(name="trace")
+@click.argument("id")
+def command(face: Face, id: str) -> None:
+    """Walk from any ID to plan, simulation, decision, answers and executions, proven by the ledger."""
+    screen = face.screen
+    with reading(face) as hf:
+        links = trace(hf.ledger, hf.resolve(id))
+    screen.answer({"kind": "list", "items": [_document(link) for link in links]})
+    for link in links:
+        screen.say(f"{for_people(link.at_ns)}  {link.kind:<10} {link.id:<14} {_words(link.kind, link.body)}")
+    if not links:
+        screen.say("The ledger holds nothing about it yet.")
+
+
+def _document(link: Link) -> dict[str, object]:
+    return {"kind": link.kind, "id": link.id, "at": for_programs(link.at_ns), "seq": link.seq, "body": link.body}
+
+
+def _words(kind: str, body: Mapping[str, Json]) -> str:
+    if kind == "simulation":
+        return f"{body['status']} of {body['subject']}, {body['steps']} steps, risk {body['risk']}"
+    if kind == "decision":
+        reasons = body["reasons"]
+        told = len(reasons) if isinstance(reasons, list) else 0
+        return f"{body['verdict']} of {body['subject']}, risk {body['risk_effective']}, {count(told, 'reason')}"
+    if kind == "approval":
+        return f"{body['answer']} of {body['subject']} by {shown(str(body['by']))}"
+    if kind == "refusal":
+        return f"refused: {shown(str(body['reason']).partition(chr(10))[0])}"
+    return f"{body['status']} of {body['plan_id']}, {body['changes']} changes, {shown(str(body['intent']))}"

@@ -1,0 +1,47 @@
+"""Words become a plan only by what is known: the planner's rules, and the files they speak of."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from holdfast.errors import HoldfastError
+from holdfast.model.path import checked_path, parent_of
+from holdfast.planning.requests import Eyes
+from holdfast.planning.words import Understood
+from holdfast.planning.words import understand as understand_words
+from holdfast.workspace.observe import look
+from holdfast.workspace.site import Site
+
+_MOST = 1 << 20
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def understand(site: Site, words: str) -> Understood:
+    site.workspace.forget()
+    return understand_words(words, Eyes(lambda path: _content(site, path), lambda path: _mode(site, path)))
+
+
+def _content(site: Site, path: str) -> bytes | None:
+    """The text of a small file; None for everything else."""
+    found = _found(site, path)
+    if found is None or not stat.S_ISREG(found.st_mode) or found.st_size > _MOST:
+        return None
+    fd = site.calls.open_beneath(path, _READ, site.workspace.fd)
+    try:
+        return site.calls.pread(fd, _MOST, 0)
+    finally:
+        site.calls.close(fd)
+
+
+def _mode(site: Site, path: str) -> int | None:
+    found = _found(site, path)
+    return None if found is None else stat.S_IMODE(found.st_mode)
+
+
+def _found(site: Site, path: str) -> os.stat_result | None:
+    try:
+        plain = checked_path(path)
+        return look(site.calls, site.workspace.directory(parent_of(plain)), plain.rpartition("/")[2])
+    except (HoldfastError, OSError):
+        return None  # whatever cannot be looked at, words cannot speak of

@@ -1,0 +1,221 @@
+"""Governance: who may let what land. Decisions are made, answers are collected, and the hard gates are asked.
+
+    report ─▶ decide ─▶ ALLOW ────────────────────────┐
+                 ├────▶ NEED_APPROVAL ─▶ answers ─────┤
+                 └────▶ DENY                          ▼
+                                        hard gates: all five, under the lock, at the last moment
+
+Invariants
+  Y1  What the gates compare with comes from the ledger, where every record is proven, never from the tables.
+  Y2  An approval is spent by the execution entry that names it.
+  Y3  Settings and policy are read afresh for every question: a policy that changed makes decisions stale.
+  Y4  The ledger is read back to the moment a simulation was made, which its id covers. A report that is filed again,
+      because somebody deleted its row, washes away no answer, no use and no author.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from base64 import b32encode
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from holdfast.engine.evidence import evidence_of, kept_inputs
+from holdfast.engine.simulator import Simulated
+from holdfast.errors import ApprovalNeeded, Blocked, Denied, UnknownId
+from holdfast.gates.approvals import Office, Standing, standing
+from holdfast.gates.evidence import PERSON
+from holdfast.gates.hard import Current, Question, hard_gates, refusal
+from holdfast.gates.layers import layered
+from holdfast.gates.policy import Policy
+from holdfast.gates.self_tests import sound
+from holdfast.gates.write_gate import decide
+from holdfast.model.approval import Answer, Approval
+from holdfast.model.canonical import Json, whole_characters
+from holdfast.model.changeset import ChangeSet
+from holdfast.model.configuration import Settings
+from holdfast.model.decision import Decision
+from holdfast.model.execution import Receipt
+from holdfast.model.plan import Plan
+from holdfast.model.simulation import Simulation
+from holdfast.model.tables import Source as LayerSource
+from holdfast.settings import load, places_of
+from holdfast.settlement.custody import Judged
+from holdfast.store.blobs import Blobs
+from holdfast.store.ledger import Ledger
+from holdfast.store.signing import Signer, is_signed, load_or_create_signer
+from holdfast.workspace.site import Site
+from holdfast.workspace.staging import Source
+
+
+class Custody(NamedTuple):
+    """What the ledger says about one simulation, newest first."""
+
+    report: str
+    decisions: tuple[Mapping[str, Json], ...]
+    approvals: tuple[Approval, ...]
+    used: frozenset[str]
+    made_by: str
+
+
+class Governance:
+    """The gates over one workspace."""
+
+    def __init__(self, site: Site, ledger: Ledger, login: str) -> None:
+        self._site = site
+        self._ledger = ledger
+        self._login = login
+        self._compiled: tuple[tuple[LayerSource, ...], Policy] | None = None
+
+    def settings(self) -> Settings:
+        return load(places_of(self._site.path))
+
+    def policy(self, settings: Settings | None = None) -> Policy:
+        """The policy in force. The files are read every time (Y3); what they say is compiled once."""
+        layers = (settings or self.settings()).policy
+        if self._compiled is None or self._compiled[0] != layers:
+            self._compiled = layers, sound(layered(layers))
+        return self._compiled[1]
+
+    # ── deciding ──
+
+    def judge(
+        self,
+        plan: Plan,
+        report: Simulation,
+        change_set: ChangeSet,
+        sources: Mapping[str, Source],
+        receipts: Sequence[Receipt],
+        author: str = PERSON,
+    ) -> Judged:
+        """The write gate's decision, and the blob that a replay needs."""
+        settings = self.settings()
+        evidence = evidence_of(self._site, plan, report, change_set, sources, receipts, author)
+        people = max(1, len(set(settings.approver_keys.values())))
+        decision = decide(evidence, self.policy(settings), people)
+        inputs = Blobs(self._site.state).put(kept_inputs(evidence, settings.policy, people))
+        return Judged(decision, inputs)
+
+    # ── answering ──
+
+    def answer(self, decision: Decision, said: Answer, *, by: str = "", reason: str = "") -> Approval:
+        """This user's signed yes or no to a decision. Denied where nobody can approve."""
+        if said == "approve" and decision.verdict == "DENY":
+            raise Denied(_denial(decision), hint="Nothing was changed. Nobody can approve what policy denies.")
+        now = time.time_ns()
+        lifetime = self.policy().scalars.approval_lifetime_ms * 1_000_000
+        approval = Approval(
+            id="a-" + b32encode(os.urandom(10)).decode("ascii").lower()[:12],
+            answer=said,
+            by=whole_characters(by or self.me()),
+            key="",
+            simulation=decision.simulation,
+            simulation_digest=decision.simulation_digest,
+            plan=decision.plan_digest,
+            change_set=decision.change_set,
+            base=decision.base,
+            policy=decision.policy,
+            issued_ns=now,
+            expires_ns=now + lifetime,
+            reason=whole_characters(reason),
+        )
+        return self._signer().signed(approval)
+
+    def me(self) -> str:
+        """The name this user approves under."""
+        return whole_characters(self.settings().me or self._login)
+
+    def standing(self, decision: Decision, custody: Custody) -> Standing:
+        """What all the answers in the ledger are worth, now."""
+        settings = self.settings()
+        office = Office(
+            approvers=self._approvers(settings, custody.approvals),
+            now_ns=time.time_ns(),
+            used=custody.used,
+            agents=frozenset(agent.name for agent in settings.agents),
+            made_by=custody.made_by,
+            longest_ns=self.policy(settings).scalars.approval_lifetime_ms * 1_000_000,
+        )
+        return standing(decision, custody.approvals, office, is_signed)
+
+    def _approvers(self, settings: Settings, approvals: Sequence[Approval]) -> Mapping[str, str]:
+        """Where nobody is configured, whoever holds this user's key is the one approver, under any name."""
+        if settings.approvers:
+            return settings.approver_keys
+        own = self._signer().public if approvals else ""
+        return {approval.by: own for approval in approvals} or {self.me(): own}
+
+    def _signer(self) -> Signer:
+        return load_or_create_signer(calls=self._site.calls)
+
+    # ── landing ──
+
+    def require_open_gates(
+        self, simulated: Simulated, decision: Decision, custody: Custody, tree: Callable[[], str]
+    ) -> Standing:
+        """All five hard gates, or the error that the documented exit code belongs to. Nothing was changed.
+
+        That every path of the base is still what was seen, the transaction proves before its first move.
+        """
+        report, policy = simulated.report, self.policy()
+        recorded = next((row for row in custody.decisions if row["id"] == decision.id), None)
+        strict = policy.scalars.strict_base
+        current = Current(
+            change_set=simulated.change_set.digest,
+            base=simulated.change_set.base,
+            base_tree=tree() if strict else "",
+            policy=policy.digest,
+            report=custody.report,
+            decision=str(recorded["digest"]) if recorded is not None else "",
+            strict_base=strict,
+        )
+        stands = self.standing(decision, custody)
+        question = Question(report, simulated.plan, simulated.change_set, decision, stands, current)
+        error = refusal(hard_gates(question))
+        if error is not None:
+            raise type(error)(error.message, hint=_hint(error, report))
+        return stands
+
+    def custody_of(self, simulation: str) -> Custody:
+        """Everything the ledger holds about a simulation (Y4); UnknownId when it does not know it."""
+        decisions: list[Mapping[str, Json]] = []
+        approvals: list[Approval] = []
+        used: set[str] = set()
+        first: Mapping[str, Json] | None = None
+        made_ns: Json = 0
+        for entry in self._ledger.entries(reverse=True):
+            body = entry.body
+            if first is not None and isinstance(made_ns, int) and entry.at_ns < made_ns:
+                break
+            if entry.kind == "execution" and body.get("simulation") == simulation:
+                spent = body.get("approvals", [])
+                used.update(str(id) for id in (spent if isinstance(spent, list) else []))
+            elif entry.kind == "decision" and body["subject"] == simulation:
+                decisions.append(body)
+            elif entry.kind == "approval" and body["subject"] == simulation:
+                approvals.append(_approval(body))
+            elif entry.kind == "simulation" and body["id"] == simulation:
+                first, made_ns = body, body["made_ns"]
+        if first is None:
+            raise UnknownId(f"the ledger knows no simulation {simulation}", hint="Simulate the plan first.")
+        made_by = str(first.get("by", ""))
+        return Custody(str(first["digest"]), tuple(decisions), tuple(approvals), frozenset(used), made_by)
+
+
+def _approval(body: Mapping[str, Json]) -> Approval:
+    fields = {name: value for name, value in body.items() if name != "subject"}
+    return Approval(**fields)  # type: ignore[arg-type]
+
+
+def _denial(decision: Decision) -> str:
+    reasons = [f"{reason.rule}: {reason.detail}" for reason in decision.reasons if reason.verdict == "DENY"]
+    return "policy denies this change: " + "; ".join(reasons)
+
+
+def _hint(error: Exception, report: Simulation) -> str:
+    if isinstance(error, ApprovalNeeded):
+        return f"Nothing was changed. Approve with: holdfast approve {report.id}"
+    if isinstance(error, (Blocked, Denied)):
+        return "Nothing was changed."
+    return f"Nothing was changed. Simulate again: holdfast simulate {report.plan_id}"

@@ -1,0 +1,217 @@
+"""Plans and simulations kept between two commands, and read back only as what they were.
+
+    plans/p-…        document, and the bytes of each content by SHA-256
+    simulations/s-…  plan, report, changes, and the new bytes of each change by its number
+
+Whatever is read back is computed anew: the plan's digest, the report's, the change set's.
+The bytes are checked as well, and once more when they are staged, as always.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from holdfast.errors import Blocked, Conflict, Tampering
+from holdfast.model.changeset import ChangeSet
+from holdfast.model.image import Seen
+from holdfast.model.path import parent_of, printable
+from holdfast.model.plan import Content, FromFile, Inline, Plan, Step, Update, Write, described
+from holdfast.model.saved_plan import digested, plan_from
+from holdfast.model.saved_simulation import change_set_from, change_set_rows, simulation_from
+from holdfast.model.simulation import Simulation
+from holdfast.store.dossier import SHELVES, Dossiers
+from holdfast.workspace.flip import DISPLACED
+from holdfast.workspace.holes import pieces
+from holdfast.workspace.observe import content_digest, observe
+from holdfast.workspace.site import Site
+from holdfast.workspace.staging import Bytes, CopyOf, Source
+
+_HINT = "Nothing was changed. Simulate again."
+_SMALL = 1 << 20
+_Found = TypeVar("_Found")
+
+
+class Kept(NamedTuple):
+    """A simulation read back; `sources` read from its dossier."""
+
+    plan: Plan
+    report: Simulation
+    change_set: ChangeSet
+    sources: dict[str, Source]
+
+
+def save_plan(site: Site, plan: Plan) -> None:
+    """With every byte it brings, so that it can be rehearsed later and elsewhere."""
+    files = {hashlib.sha256(data).hexdigest(): [data] for data in _inline(plan.steps)}
+    document = json.dumps({**plan.document(), "steps": [described(step) for step in plan.steps]}).encode("ascii")
+    named = ((content.sha256, _file_pieces(site, content)) for content in _from_files(plan.steps))
+    Dossiers(site.state, "plans").write(plan.id, [("document", [document]), *files.items(), *dict(named).items()])
+
+
+def load_plan(site: Site, id: str) -> Plan:
+    dossiers = Dossiers(site.state, "plans")
+
+    def find(sha256: str, size: int) -> Content:
+        path = os.path.join(site.state.path, "plans", id, sha256)
+        return FromFile(path, size, sha256) if size > _SMALL else Inline(dossiers.read(id, sha256))
+
+    return _sound(lambda: plan_from(json.loads(dossiers.read(id, "document")), find))
+
+
+def save_simulation(
+    site: Site, plan: Plan, report: Simulation, change_set: ChangeSet, sources: Mapping[str, Source]
+) -> dict[str, Source]:
+    """Keep it under its id; the sources that read from the dossier are returned."""
+    document = {**plan.document(), "steps": [described(step) for step in plan.steps]}
+    texts = {
+        "plan": document,
+        "report": {"made_ns": report.at_ns, **report.document()},
+        "changes": change_set_rows(change_set),
+    }
+    files: list[tuple[str, Iterable[bytes]]] = [(name, [json.dumps(value).encode()]) for name, value in texts.items()]
+    for number, change in enumerate(change_set.changes):
+        if change.path in sources and change.post is not None and change.post.kind == "file":
+            files.append((str(number), _source_pieces(site, sources[change.path])))
+    Dossiers(site.state, "simulations").write(report.id, files)
+    return _sources(site, report.id, change_set)
+
+
+def load_simulation(site: Site, id: str) -> Kept:
+    dossiers = Dossiers(site.state, "simulations")
+    report = _sound(lambda: _report_from(_json(dossiers.read(id, "report"))))
+    if report.id != id:
+        raise Tampering(f"the report of {id} is another one", hint=_HINT)
+    plan = _sound(lambda: plan_from(_json(dossiers.read(id, "plan")), digested))
+    change_set = _sound(lambda: change_set_from(_json(dossiers.read(id, "changes"))))
+    _require_bytes(site, id, change_set)
+    return Kept(plan, report, change_set, _sources(site, id, change_set))
+
+
+def seen_now(site: Site, change_set: ChangeSet) -> dict[str, Seen]:
+    """Every path of the base as it stands now; Conflict naming all that are not what was simulated."""
+    site.workspace.forget()
+    wanted = {change.path: change.pre for change in change_set.changes}
+    wanted.update({read.path: read.image for read in change_set.reads})
+    found: dict[str, Seen] = {}
+    moved = []
+    for path, image in wanted.items():
+        seen = _observed(site, path)
+        if (seen.image if seen is not None else None) != image:
+            moved.append(path)
+        elif seen is not None:
+            found[path] = seen
+    if moved:
+        lines = "\n".join(f"  {printable(path)} changed since the simulation" for path in sorted(moved))
+        raise Conflict(f"the workspace is not what was simulated:\n{lines}", hint=_HINT)
+    return found
+
+
+def sweep_dossiers(site: Site) -> None:
+    """Remove what somebody who died had begun to keep."""
+    for shelf in SHELVES:
+        Dossiers(site.state, shelf).sweep()
+
+
+def forget_dossiers(site: Site, before_ns: int) -> None:
+    """Remove plans and simulations that were kept before this moment."""
+    for shelf in SHELVES:
+        dossiers = Dossiers(site.state, shelf)
+        for id in dossiers.ids():
+            if dossiers.made_ns(id) < before_ns:
+                dossiers.remove(id)
+
+
+def _observed(site: Site, path: str) -> Seen | None:
+    try:
+        return observe(site.calls, site.workspace.directory(parent_of(path)), path.rpartition("/")[2])
+    except OSError as error:
+        if error.errno in DISPLACED:
+            return None
+        raise
+
+
+def _sources(site: Site, id: str, change_set: ChangeSet) -> dict[str, Source]:
+    dossiers = Dossiers(site.state, "simulations")
+    kept = set(dossiers.names(id))
+    found: dict[str, Source] = {}
+    for number, change in enumerate(change_set.changes):
+        if str(number) in kept:
+            found[change.path] = CopyOf(lambda name=str(number): dossiers.opened(id, name))  # type: ignore[misc]
+    return found
+
+
+def _require_bytes(site: Site, id: str, change_set: ChangeSet) -> None:
+    """Tampering where kept bytes are not those that were simulated; missing ones are missed when they are staged."""
+    dossiers = Dossiers(site.state, "simulations")
+    kept = set(dossiers.names(id))
+    for number, change in enumerate(change_set.changes):
+        if str(number) not in kept:
+            continue
+        fd = dossiers.opened(id, str(number))
+        try:
+            digest = content_digest(site.calls, fd)
+        finally:
+            site.calls.close(fd)
+        if change.post is None or digest != change.post.digest:
+            raise Tampering(f"the kept content of {printable(change.path)} was edited", hint=_HINT)
+
+
+def _source_pieces(site: Site, source: Source) -> Iterator[bytes]:
+    if isinstance(source, Bytes):
+        yield source.data
+    elif isinstance(source, CopyOf):
+        fd = source.open()
+        try:
+            yield from pieces(site.calls, fd)
+        finally:
+            site.calls.close(fd)
+    else:
+        raise Blocked("an undo is carried out at once; it is not kept as a simulation")
+
+
+def _inline(steps: Iterable[Step]) -> Iterator[bytes]:
+    for step in steps:
+        if isinstance(step, (Write, Update)) and isinstance(step.content, Inline):
+            yield step.content.data
+        if isinstance(step, Update) and isinstance(step.old, bytes):
+            yield step.old
+
+
+def _from_files(steps: Iterable[Step]) -> Iterator[FromFile]:
+    for step in steps:
+        if isinstance(step, (Write, Update)) and isinstance(step.content, FromFile):
+            yield step.content
+
+
+def _file_pieces(site: Site, content: FromFile) -> Iterator[bytes]:
+    fd = site.calls.open(content.origin, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield from pieces(site.calls, fd)
+    finally:
+        site.calls.close(fd)
+
+
+def _report_from(row: dict[str, Any]) -> Simulation:
+    made_ns = row.pop("made_ns", None)
+    if not isinstance(made_ns, int):
+        raise ValueError("the report does not say when it was made")
+    return simulation_from(row, made_ns)
+
+
+def _json(data: bytes) -> dict[str, Any]:
+    found = json.loads(data)
+    if not isinstance(found, dict):
+        raise Tampering("a kept document is not an object", hint=_HINT)
+    return found
+
+
+def _sound(read: Callable[[], _Found]) -> _Found:
+    """Damage is told as tampering, never as a traceback."""
+    try:
+        return read()
+    except ValueError as error:
+        raise Tampering(f"what was kept is damaged or was edited: {error}", hint=_HINT) from error

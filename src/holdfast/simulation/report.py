@@ -1,0 +1,134 @@
+"""The report: what a rehearsal found, step by step, in the words that people and gates read.
+
+| step                          | risk     | taken back by                                     |
+|-------------------------------|----------|---------------------------------------------------|
+| read                          | SAFE     | nothing to take back                              |
+| create, write, move, chmod…   | SAFE     | the old object, flipped back from the journal     |
+| delete                        | CAUTIOUS | the same                                          |
+| run                           | SAFE     | the same; the gates judge what it did to files    |
+| service, with a way back      | CAUTIOUS | its compensation: what the service did stays done |
+| launch                        | RISKY    | ending it: it runs with the user's own rights     |
+| call, without a way back      | CRITICAL | nothing: it needs explicit approval               |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, assert_never
+
+from holdfast.model.execution import Receipt
+from holdfast.model.plan import (
+    Call,
+    Chmod,
+    Create,
+    Delete,
+    Launch,
+    Move,
+    Read,
+    Run,
+    Service,
+    Signal,
+    Step,
+    Symlink,
+    Update,
+    Write,
+    worded,
+)
+from holdfast.model.simulation import Precondition, Rollback, SimulatedStep, StepRisk
+
+_FROM_JOURNAL = Rollback(True, "the old object goes back from the journal, proven by digest", True, True, "FULL")
+_NOTHING = Rollback(True, "nothing is changed, so nothing is taken back", True, True, "FULL")
+_SHARED = ("disk full", "permission denied", "changed by somebody else meanwhile")
+
+
+class Performed(NamedTuple):
+    """One step as the rehearsal performed it: how it went, which paths it touched, and what a command did."""
+
+    step_id: str
+    met: Precondition
+    detail: str
+    affected: tuple[str, ...] = ()
+    receipt: Receipt | None = None
+
+
+def step_report(step: Step, performed: Performed) -> SimulatedStep:
+    """The report of one step."""
+    risk = _risk(step)
+    unrehearsed = worded(step.effect) if isinstance(step, Service) else ""
+    rollback = _rollback(step)
+    confirmations = (f"{unrehearsed} cannot be taken back",) if rollback.capability == "NONE" else ()
+    return SimulatedStep(
+        step_id=performed.step_id,
+        operation=step.action,
+        target=_target(step),
+        precondition=performed.met,
+        detail=performed.detail,
+        predicted_change=performed.detail if performed.met != "unmet" else "",
+        affected=performed.affected,
+        rollback=rollback,
+        ways_to_fail=_ways_to_fail(step),
+        risk=risk,
+        confirmations=confirmations,
+        receipt=performed.receipt,
+        unrehearsed=unrehearsed,
+    )
+
+
+def _target(step: Step) -> str:
+    if isinstance(step, Run):
+        return " ".join(step.argv)
+    return worded(step.effect) if isinstance(step, Service) else step.path
+
+
+def _risk(step: Step) -> StepRisk:
+    match step:
+        case Read():
+            return "SAFE"
+        case Service():
+            if _rollback(step).capability == "NONE":
+                return "CRITICAL"
+            return "RISKY" if isinstance(step.effect, Launch) else "CAUTIOUS"
+        case Delete():
+            return "CAUTIOUS"
+        case Write() | Update() | Create() | Move() | Chmod() | Symlink() | Run():
+            return "SAFE"
+    assert_never(step)
+
+
+def _rollback(step: Step) -> Rollback:
+    if isinstance(step, Read):
+        return _NOTHING
+    if not isinstance(step, Service):
+        return _FROM_JOURNAL
+    if isinstance(step.effect, Launch) and step.compensation is None:
+        return Rollback(True, f"end {worded(step.effect)}", True, True, "PARTIAL")
+    if step.compensation is None:
+        return Rollback(False, "", False, False, "NONE")
+    coherent = isinstance(step.effect, Signal) and isinstance(step.compensation, Signal)
+    return Rollback(True, worded(step.compensation), coherent or isinstance(step.compensation, Call), True, "PARTIAL")
+
+
+def _ways_to_fail(step: Step) -> tuple[str, ...]:
+    match step:
+        case Read():
+            return ("target missing", "permission denied", "changed by somebody else meanwhile")
+        case Run():
+            return (
+                "the command fails",
+                "time-out",
+                "the command acts otherwise than in the shadow: it is not run again",
+            )
+        case Service():
+            return ("the service does not come up", "time-out", "unreachable", "cannot be rehearsed")
+        case Delete() | Chmod() | Update():
+            return ("target missing", *_SHARED)
+        case Create() | Move() | Symlink():
+            return ("the name is taken", *_SHARED)
+        case Write():
+            return _SHARED
+    assert_never(step)
+
+
+def worst(steps: Sequence[SimulatedStep]) -> tuple[str, ...]:
+    """Steps that could not be done, in words."""
+    return tuple(f"{step.step_id} ({step.operation}): {step.detail}" for step in steps if step.precondition == "unmet")

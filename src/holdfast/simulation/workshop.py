@@ -1,0 +1,125 @@
+"""The workshop: where `run` steps really run, in a sandboxed shadow, and what they did becomes part of the draft.
+
+    draft ──put──▶ shadow ──run, sandboxed──▶ shadow ──capture──▶ draft
+
+Invariants
+  K1  Before a command runs, the shadow is the workspace with everything that earlier steps did; by-products of earlier
+      commands are still there, because later ones may need them.
+  K2  After it ran, the draft is what was captured: nothing is believed that the command said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from holdfast.errors import Blocked, Conflict, InvalidInput
+from holdfast.model.changeset import Change, ChangeSet, change_set
+from holdfast.model.execution import Receipt
+from holdfast.model.image import Image
+from holdfast.model.path import printable
+from holdfast.model.plan import Run
+from holdfast.model.simulation import ByProduct
+from holdfast.sandbox.confined import Confined, run_confined
+from holdfast.sandbox.process import Command, clean_environment
+from holdfast.sandbox.profile import Profile
+from holdfast.simulation.draft import Draft
+from holdfast.simulation.rehearsal import Ran
+from holdfast.workspace.capture import Captured
+from holdfast.workspace.shadow import Shadow
+
+SaveLog = Callable[[bytes], str]
+
+
+class Workshop:
+    """One shadow for all `run` steps of a plan."""
+
+    def __init__(self, shadow: Shadow, path: str, profile: Profile, keep: Sequence[str], save_log: SaveLog) -> None:
+        self._shadow = shadow
+        self._path = path
+        self._profile = profile
+        self._keep = keep
+        self._save_log = save_log
+        self._standing: dict[str, Image | None] = {}
+        self.by_products: tuple[ByProduct, ...] = ()
+        self.suspicious: tuple[str, ...] = ()
+        self.dangers: tuple[str, ...] = ()
+        self.enforced: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        return self._shadow.kind
+
+    def run(self, draft: Draft, step: Run) -> Ran:
+        """Run it in the shadow; Blocked when it fails, Conflict when the workspace moved meanwhile."""
+        before = draft.difference()
+        self._shadow.put(self._to_fill(draft, before), draft.seen, draft.sources_with(self._standing))
+        done = self._confined(step)
+        self.enforced = done.enforced
+        receipt = self._receipt(step, done)
+        if not receipt.passed:
+            raise Blocked(receipt.detail)
+        captured = self._shadow.capture(self._keep)
+        self._note(captured)
+        draft.adopt(captured.change_set, captured.seen, captured.sources)
+        self._standing = {change.path: change.post for change in captured.change_set.changes}
+        affected = _between(before, captured.change_set)
+        return Ran(f"ran, and changed {len(affected)} paths" if affected else "ran, and changed nothing",
+                   affected, receipt)  # fmt: skip
+
+    def _to_fill(self, draft: Draft, wanted: ChangeSet) -> ChangeSet:
+        """The draft's difference, and the way back for what an earlier command changed and a later step restored."""
+        named = {change.path for change in wanted.changes}
+        back = [
+            Change(path, image, base)
+            for path, image in self._standing.items()
+            if path not in named and image != (base := draft.base_image(path))
+        ]
+        return change_set([*wanted.changes, *back])
+
+    def _confined(self, step: Run) -> Confined:
+        limits = self._profile.limits
+        within = min(step.within_ms, limits.time_ms) if limits.time_ms else step.within_ms
+        command = Command(step.argv, self._path, clean_environment("/nonexistent"), within, limits.output_bytes)
+        try:
+            return run_confined(command, self._shadow.view, self._profile)
+        except InvalidInput as error:
+            raise Blocked(error.message) from error
+
+    def _receipt(self, step: Run, done: Confined) -> Receipt:
+        finished = done.finished
+        return Receipt(
+            command=step.argv,
+            kind="step",
+            passed=done.succeeded,
+            exit_code=finished.exit_code,
+            duration_ms=finished.duration_ms,
+            log_digest=self._save_log(finished.output),
+            tree_digest="",
+            detail=_ending(step, done),
+        )
+
+    def _note(self, captured: Captured) -> None:
+        if captured.moved:
+            names = ", ".join(map(printable, captured.moved[:5]))
+            raise Conflict(f"the workspace changed while the command ran: {names}", hint="Nothing was changed.")
+        self.by_products = captured.by_products
+        self.suspicious = tuple(map(str, captured.suspicious))
+        self.dangers = tuple(map(str, captured.refused))
+
+
+def _between(before: ChangeSet, after: ChangeSet) -> tuple[str, ...]:
+    """The paths that differ between two change sets on one base."""
+    old = {change.path: change.post for change in before.changes}
+    new = {change.path: change.post for change in after.changes}
+    nothing = object()
+    return tuple(sorted(path for path in old.keys() | new.keys() if old.get(path, nothing) != new.get(path, nothing)))
+
+
+def _ending(step: Run, done: Confined) -> str:
+    name, finished = printable(" ".join(step.argv)), done.finished
+    if done.limit:
+        return f"{name} reached its limit: {done.limit}"
+    if finished.signal is not None:
+        return f"{name} was ended by signal {finished.signal}"
+    left = f", leaving {finished.left_behind} processes behind, which were ended" if finished.left_behind else ""
+    return f"{name} exited with {finished.exit_code}{left}"
