@@ -40,7 +40,7 @@ FLOORS: tuple[frozenset[str], ...] = (
 )
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
-PURE_ROOMS = frozenset({"model", "gates"})
+PURE_ROOMS = frozenset({"model", "gates", "planning"})
 # Whole modules of the standard library that cannot do I/O and give the same answer every time.
 PURE_MODULES = frozenset(
     """__future__ abc base64 binascii bisect collections collections.abc copy dataclasses datetime decimal difflib
@@ -51,8 +51,8 @@ IMPURE_BUILTINS = frozenset({"open", "input", "print", "exec", "eval", "compile"
 CLOCKS = frozenset({"now", "utcnow", "today"})
 
 WRITERS = frozenset({"disk", "store", "workspace", "testing"})
-# These write only below a directory that they have just made for themselves.
-SCRATCH_MODULES = frozenset({"checks.attempt", "cli.demo"})
+# These write only below a directory, or into a file system, that they have just made for themselves.
+SCRATCH_MODULES = frozenset({"checks.attempt", "cli.demo", "sandbox.probe", "sandbox.stage"})
 SPAWNERS = frozenset({"sandbox", "testing"})
 NATIVE_CALLERS = frozenset({"disk", "sandbox"})
 FAKES_USERS = frozenset({"cli.demo"})
@@ -145,7 +145,8 @@ def fakes_stay_out_of_the_product(modules: Sequence[Module]) -> Iterator[Breach]
 def pure_rooms_do_nothing_but_think(modules: Sequence[Module]) -> Iterator[Breach]:
     """The same inputs must give the same digest and the same verdict, on any host and at any time.
 
-    So: standard library only, no I/O (also not through builtins), no clock, no chance.
+    So: standard library only, no I/O (also not through builtins, nor through rooms of ours that do some), no clock,
+    no chance.
     """
     for module in modules:
         if module.room in PURE_ROOMS:
@@ -156,6 +157,8 @@ def pure_rooms_do_nothing_but_think(modules: Sequence[Module]) -> Iterator[Breac
 def _impure_imports(module: Module) -> Iterator[Breach]:
     for imported in imports(module):
         parent = imported.target.rpartition(".")[0]
+        if (room := room_of(imported.target)) is not None and room not in PURE_ROOMS | {"errors"}:
+            yield Breach(module.name, imported.line, f"imports {imported.target}; {room} is not pure")
         if room_of(imported.target) is None and not {imported.target, parent} & PURE_MODULES:
             kind = "impure" if imported.target.partition(".")[0] in sys.stdlib_module_names else "foreign"
             yield Breach(module.name, imported.line, f"imports {imported.target}, which is {kind} or not known as pure")

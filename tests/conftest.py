@@ -6,6 +6,8 @@ No test can read or change the real user's keys, configuration, ledger anchors o
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 # One line at the end of a run that says how many kill points, errors and power cuts were tried.
 from crash.summary import pytest_terminal_summary as pytest_terminal_summary
+from guarded import USER
 
 # Deadlines measure the machine, not the code: it may be shared.
 # Stateful tests use real disks, whose slowness is not a fault of the generated data.
@@ -60,6 +63,22 @@ def workspace(tmp_path: Path) -> Path:
     directory = tmp_path / "workspace"
     directory.mkdir()
     return directory
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """Where an ordinary user can work, outside the test runner's private directories.
+
+    A directory that all may enter, with `home` and `workspace` that belong to that user (to us, where we are not root).
+    """
+    place = Path(tempfile.mkdtemp(prefix="holdfast-test-"))
+    place.chmod(0o755)
+    for name in ("home", "workspace"):
+        (place / name).mkdir()
+        if os.geteuid() == 0:
+            os.chown(place / name, USER, USER)
+    yield place
+    shutil.rmtree(place)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

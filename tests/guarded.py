@@ -20,6 +20,10 @@ from typing import Any, NamedTuple
 
 import holdfast
 from holdfast.disk.calls import CALLS, Calls
+from holdfast.engine.simulator import Simulated, Verified
+from holdfast.model.approval import Approval
+from holdfast.model.changeset import ChangeSet
+from holdfast.model.decision import Decision
 from holdfast.model.execution import Execution
 from holdfast.model.plan import CommandCheck, HealthCheck, Inline, Plan, Step, Update, Write
 from holdfast.wiring import Holdfast
@@ -52,6 +56,25 @@ def swap(path: str, old: bytes, new: bytes) -> Update:
     return Update(path, old, Inline(new))
 
 
+class Ready(NamedTuple):
+    """A change on the threshold; `execute` lands it, once."""
+
+    hf: Holdfast
+    simulated: Simulated
+    verified: Verified
+    decision: Decision
+    approval: Approval | None
+
+    @property
+    def change_set(self) -> ChangeSet:
+        return self.simulated.change_set
+
+    def execute(self) -> Execution:
+        return self.hf.execute(
+            self.simulated, self.approval, approved_by=ME, verified=self.verified, decision=self.decision
+        )
+
+
 class Ground:
     """One guarded workspace."""
 
@@ -68,6 +91,14 @@ class Ground:
 
     def plan(self, *steps: Step, verify: tuple[CommandCheck, ...] = (), health: tuple[HealthCheck, ...] = ()) -> Plan:
         return Plan("a test", steps, verify=verify, health=health)
+
+    def ready(self, plan: Plan) -> Ready:
+        """Simulated, checked, decided and approved: all but the landing, which is where things go wrong."""
+        simulated = self.hf.simulate(plan)
+        verified = self.hf.verify(simulated)
+        decision = self.hf.evaluate(simulated, verified)
+        approval = self.hf.approve(decision, by=ME) if decision.verdict == "NEED_APPROVAL" else None
+        return Ready(self.hf, simulated, verified, decision, approval)
 
     def apply(self, *steps: Step, health: tuple[HealthCheck, ...] = ()) -> Execution:
         return self.hf.execute(self.hf.simulate(self.plan(*steps, health=health)), approved_by=ME)

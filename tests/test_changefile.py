@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -69,14 +68,6 @@ def test_a_missing_file_is_named() -> None:
     """A change file that is not there is refused by name, with exit status 2."""
     error = _refusal("absent/change.yaml")
     assert (error.message, error.exit_status) == ("absent/change.yaml: no such file or directory", 2)
-
-
-@pytest.fixture
-def public() -> Iterator[Path]:
-    """A directory that another user can enter; those above `tmp_path` are closed to them."""
-    with TemporaryDirectory() as name:
-        os.chmod(name, 0o755)
-        yield Path(name)
 
 
 def test_an_unreadable_file_is_refused(public: Path) -> None:

@@ -12,14 +12,24 @@ from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError, InvalidChangeFile, InvalidPath
 from holdfast.intake.changefile import parse_change_file
+from holdfast.model.check import (
+    CommandCheck,
+    DatabaseCheck,
+    HealthCheck,
+    HttpCheck,
+    ProcessCheck,
+    ServiceCheck,
+    SuiteCheck,
+    TcpCheck,
+    VerifyCheck,
+    masked_words,
+)
 from holdfast.model.path import checked_path
 from holdfast.model.plan import (
     RISKS,
     Chmod,
-    CommandCheck,
     Create,
     Delete,
-    HttpCheck,
     Inline,
     Move,
     Plan,
@@ -37,7 +47,7 @@ SEEDS = (
 WORDS = (
     "intent objective rationale steps risk verify health on_failure write update create delete move chmod symlink read "
     "run service agent content content_base64 content_from old old_base64 mode recursive from to path http expect "
-    "contains within"
+    "contains within settle every tcp database process name pid_file tests junit coverage skip"
 ).split()
 
 
@@ -69,11 +79,34 @@ within = st.integers(1, 86_400_000)
 prose = st.text(st.characters(exclude_categories=["Cc", "Cs"], include_characters="\n\t"))
 mode = st.one_of(st.none(), st.integers(0, 0o777))
 content = st.binary().map(Inline)
+# Before it is healthy, for how long it must stay so, and the pause between two looks.
+times = (within, st.one_of(st.just(0), within), st.one_of(st.just(0), within))
 http = st.builds(
     HttpCheck,
     st.sampled_from(["http://127.0.0.1:8080/health", "https://host/?q=1"]),
     st.integers(100, 599),
     st.text(st.characters(exclude_categories=["Cs"])),
+    *times,
+)
+others = st.one_of(
+    st.builds(TcpCheck, st.sampled_from(["127.0.0.1", "::1", "db.example"]), st.integers(1, 65535), *times),
+    st.builds(
+        DatabaseCheck,
+        st.sampled_from(["postgresql://a@h/c", "redis://h/1", "sqlite:data/a b.db"]),
+        st.sampled_from(["", "/run/secrets/db"]),
+        *times,
+    ),
+    st.builds(ServiceCheck, st.sampled_from(["nginx", "getty@tty1.service"]), *times),
+    st.builds(ProcessCheck, st.sampled_from(["nginx", "a b"]), st.sampled_from(["", "/run/x.pid"]), *times),
+)
+tests_check = st.builds(
+    SuiteCheck,
+    st.just(("pytest", "-q")),
+    st.just("out/junit.xml"),
+    st.just("coverage.json"),
+    st.one_of(st.none(), st.integers(0, 10_000)),
+    st.integers(0, 1_000_000),
+    st.lists(st.sampled_from(["a", "b::c"])).map(tuple),
     within,
 )
 
@@ -82,7 +115,8 @@ def _plans(characters: st.SearchStrategy[str]) -> st.SearchStrategy[Plan]:
     """Plans whose names are made of these characters."""
     argument = st.text(characters, min_size=1).filter(_settled)
     path = st.lists(argument, min_size=1, max_size=3).map("/".join).filter(_settled).filter(_is_path)
-    command = st.builds(CommandCheck, st.lists(argument, min_size=1).map(tuple), within)
+    argv = st.lists(argument, min_size=1).map(tuple)
+    command = st.builds(CommandCheck, argv, within, st.just(0), st.just(0))
     step = st.one_of(
         st.builds(Write, path, content, mode),
         st.builds(Update, path, st.binary(), content, mode),
@@ -100,9 +134,11 @@ def _plans(characters: st.SearchStrategy[str]) -> st.SearchStrategy[Plan]:
         prose,
         prose,
         st.sampled_from(RISKS),
-        st.lists(command).map(tuple),
-        st.lists(st.one_of(command, http)).map(tuple),
+        st.lists(st.one_of(command, tests_check)).map(tuple),
+        st.lists(st.one_of(st.builds(CommandCheck, argv, *times), http, others)).map(tuple),
         st.sampled_from(["rollback", "stop", "continue"]),
+        st.lists(prose.filter(lambda text: text.strip() != "" and masked_words(text) == text), max_size=2).map(tuple),
+        st.just(""),
     )
 
 
@@ -143,10 +179,33 @@ def _step_document(step: Step, *, plain: bool) -> dict[str, object]:
     return made
 
 
-def _check_document(check: CommandCheck | HttpCheck) -> dict[str, object]:
-    if isinstance(check, CommandCheck):
-        return {"run": list(check.argv), "within": f"{check.within_ms}ms"}
-    made: dict[str, object] = {"http": check.url, "expect": check.status, "within": f"{check.within_ms}ms"}
+def _check_document(check: VerifyCheck | HealthCheck) -> dict[str, object]:
+    made: dict[str, object] = {"within": f"{check.within_ms}ms"}
+    if isinstance(check, SuiteCheck):
+        made |= {"tests": list(check.argv), "junit": check.junit, "coverage": check.coverage}
+        made |= {"maximum_failures": check.maximum_failures}
+        if check.minimum_coverage is not None:
+            made["minimum_coverage"] = f"{check.minimum_coverage // 100}.{check.minimum_coverage % 100:02d}%"
+        return made | ({"required_tests": list(check.required)} if check.required else {})
+    if check.settle_ms:
+        made["settle"] = f"{check.settle_ms}ms"
+    if check.every_ms:
+        made["every"] = f"{check.every_ms}ms"
+    match check:
+        case CommandCheck():
+            return made | {"run": list(check.argv)}
+        case TcpCheck():
+            return made | {"tcp": f"[{check.host}]:{check.port}" if ":" in check.host else f"{check.host}:{check.port}"}
+        case DatabaseCheck():
+            return (
+                made | {"database": check.url} | ({"password_file": check.password_file} if check.password_file else {})
+            )
+        case ServiceCheck():
+            return made | {"service": check.unit}
+        case ProcessCheck():
+            by_file = {"pid_file": check.pid_file} if check.pid_file else {}
+            return made | {"process": {"name": check.name, **by_file} if by_file else check.name}
+    made |= {"http": check.url, "expect": check.status}
     return {**made, "contains": check.contains} if check.contains else made
 
 
@@ -157,7 +216,7 @@ def _document(plan: Plan, *, plain: bool) -> dict[str, object]:
         "rationale": plan.rationale,
         "risk": plan.risk,
         "steps": [_step_document(step, plain=plain) for step in plan.steps],
-        "verify": [_check_document(check) for check in plan.verify],
+        "verify": [*(_check_document(check) for check in plan.verify), *plan.words],
         "health": [_check_document(check) for check in plan.health],
         "on_failure": plan.on_failure,
     }

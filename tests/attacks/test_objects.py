@@ -292,7 +292,7 @@ def test_moves_of_whole_directories(tmp_path: Path) -> None:
 def test_a_stranger_appears_in_the_tree(tmp_path: Path) -> None:
     """A change elsewhere in the workspace is nobody's business: the plan lands, the stranger's file stays."""
     ground = guard(tmp_path / "workspace", {"a": b"old", "d/x": b"x"})
-    rehearsal = ground.hf.simulate(ground.plan(put("a", b"new")))
+    rehearsal = ground.ready(ground.plan(put("a", b"new")))
     (ground / "d/stranger").write_bytes(b"s")
-    ground.hf.execute(rehearsal, approved_by="me")
+    rehearsal.execute()
     assert contents(ground.tree()) == {"a": b"new", "d/x": b"x", "d/stranger": b"s"}

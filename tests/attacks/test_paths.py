@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from guarded import Ground, guard, put, with_package
+from guarded import Ground, guard, in_child, put, with_package
 from holdfast.errors import Blocked, Conflict, HoldfastError, InvalidPath
 from holdfast.model.plan import Chmod, Create, Delete, Move, Read, Step, Symlink
 from holdfast.sandbox.process import Command, clean_environment, run
+from holdfast.testing import FaultyCalls, KillAt
 
 ESCAPES = [
     "",
@@ -204,10 +205,10 @@ def test_a_hard_link_to_an_outside_file_is_refused(tmp_path: Path) -> None:
 def test_a_link_made_after_the_rehearsal_is_seen(tmp_path: Path) -> None:
     """A hard link made between rehearsal and execution is a change like any other: conflict, nothing done."""
     ground = guard(tmp_path / "workspace", {"a": b"old"})
-    rehearsal = ground.hf.simulate(ground.plan(Chmod("a", 0o777)))
+    rehearsal = ground.ready(ground.plan(Chmod("a", 0o777)))
     os.link(ground / "a", tmp_path / "outside")
     with pytest.raises(Conflict):
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     assert (tmp_path / "outside").stat().st_mode & 0o777 != 0o777
 
 
@@ -254,3 +255,51 @@ def test_undo_does_not_follow_a_parent_that_became_a_link(tmp_path: Path) -> Non
     with pytest.raises(HoldfastError):
         ground.hf.undo(done.id)
     assert (tmp_path / "elsewhere/a").read_bytes() == b"new"
+
+
+def _deep(top: Path, length: int) -> None:
+    """A file below `top` whose path from the workspace is this many bytes long."""
+    here, relative = os.open(top, os.O_RDONLY), top.name
+    while len(relative) + 201 < length - 10:
+        os.mkdir("n" * 200, dir_fd=here)
+        below = os.open("n" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here, relative = below, relative + "/" + "n" * 200
+    os.close(os.open("f" * (length - len(relative) - 1), os.O_WRONLY | os.O_CREAT, dir_fd=here))
+    os.close(here)
+
+
+@pytest.mark.parametrize(
+    ("length", "step"),
+    [(4050, Delete("d", True)), (4050, Move("d", "e")), (3990, Move("d", "a-somewhat-longer-name"))],
+    ids=["deleted", "moved", "moved to a longer name"],
+)
+def test_paths_below_a_directory_count_too(tmp_path: Path, length: int, step: Step) -> None:
+    """A path that is too long is refused also where only its directory is named, before anything changes."""
+    ground = guard(tmp_path / "workspace", {"x": b"1", "d/": b""})
+    _deep(ground / "d", length)
+    with pytest.raises(Blocked, match="longer than 4000 bytes"):
+        ground.apply(put("x", b"2"), step)
+    assert (ground / "x").read_bytes() == b"1"
+    assert (ground / "d").is_dir()
+    assert ground.journal() == []
+
+
+def test_the_longest_path_there_may_be(tmp_path: Path) -> None:
+    """With exactly 4000 bytes everything works: delete it with its directory, crash, recover, delete, undo."""
+    ground = guard(tmp_path / "workspace", {"x": b"1", "d/": b""})
+    _deep(ground / "d", 4000)
+
+    def die() -> None:
+        mine = Ground(ground.path, calls := FaultyCalls())
+        rehearsal = mine.ready(mine.plan(put("x", b"2"), Delete("d", True)))
+        calls.arm(KillAt("flipped"))
+        rehearsal.execute()
+
+    assert in_child(die) == -9
+    assert not (ground / "d").exists()
+    ground.hf.recover()
+    assert (ground / "d").is_dir() and (ground / "x").read_bytes() == b"1"
+    done = ground.apply(Delete("d", True))
+    ground.hf.undo(done.id)
+    assert (ground / "d").is_dir()

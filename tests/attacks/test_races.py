@@ -67,11 +67,11 @@ def _ground(tmp_path: Path, calls: Interloper) -> Ground:
 def test_an_edit_between_rehearsal_and_execution_is_a_conflict(tmp_path: Path, edit: Edit, step: Step) -> None:
     """Whatever was done to a file after the rehearsal, execution refuses, and the tree stays as the other left it."""
     ground = _ground(tmp_path, Interloper())
-    rehearsal = ground.hf.simulate(ground.plan(put("a", b"new"), step, put("c", b"new")))
+    rehearsal = ground.ready(ground.plan(put("a", b"new"), step, put("c", b"new")))
     edit(ground / "b")
     theirs = ground.tree()
     with pytest.raises(Conflict) as caught:
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     assert ground.tree() == theirs
     assert not caught.value.changed
     assert ground.journal() == []
@@ -82,21 +82,21 @@ def test_an_edit_between_rehearsal_and_execution_is_a_conflict(tmp_path: Path, e
 def test_an_edit_of_a_file_that_was_only_read_is_a_conflict(tmp_path: Path, edit: Edit) -> None:
     """What a plan relied on without changing it must still stand when the change lands."""
     ground = _ground(tmp_path, Interloper())
-    rehearsal = ground.hf.simulate(ground.plan(Read("b"), put("a", b"new")))
+    rehearsal = ground.ready(ground.plan(Read("b"), put("a", b"new")))
     edit(ground / "b")
     theirs = ground.tree()
     with pytest.raises(Conflict):
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     assert ground.tree() == theirs
 
 
 def test_a_file_that_appears_where_one_shall_be_made(tmp_path: Path) -> None:
     """A file created after the rehearsal, where the plan creates one, is not overwritten."""
     ground = _ground(tmp_path, Interloper())
-    rehearsal = ground.hf.simulate(ground.plan(put("a", b"new"), put("fresh", b"ours"), Create("dir", True)))
+    rehearsal = ground.ready(ground.plan(put("a", b"new"), put("fresh", b"ours"), Create("dir", True)))
     (ground / "fresh").write_bytes(b"theirs")
     with pytest.raises(Conflict):
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     assert contents(ground.tree()) == {"a": b"old", "b": b"old", "c": b"old", "fresh": b"theirs"}
 
 
@@ -109,14 +109,14 @@ def test_an_edit_between_the_check_and_the_flip_is_given_back(tmp_path: Path, na
     """The flip is a compare-and-swap: what it displaced by mistake goes back, and everything else is rolled back."""
     calls = Interloper()
     ground = _ground(tmp_path, calls)
-    rehearsal = ground.hf.simulate(ground.plan(put("a", b"new"), STEPS[step], put("c", b"new")))
+    rehearsal = ground.ready(ground.plan(put("a", b"new"), STEPS[step], put("c", b"new")))
     if step == "replace":
         # Before the exchange of b, which is the second one: a was checked and flipped, b checked.
         calls.arm("exchange", lambda: EDITS[name](ground / "b"), skip=1)
     else:
         calls.arm("move", lambda: EDITS[name](ground / "b"))
     with pytest.raises(HoldfastError):
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     assert calls.struck == 1
     found = contents(ground.tree())
     assert (found["a"], found["c"]) == (b"old", b"old")
@@ -156,11 +156,11 @@ def test_an_edit_of_our_new_file_before_the_commit_is_kept(tmp_path: Path, name:
     calls = Interloper()
     ground = _ground(tmp_path, calls)
     health = (CommandCheck(("true",), 5_000),)
-    rehearsal = ground.hf.simulate(ground.plan(put("a", b"new"), put("b", b"NEW"), health=health))
+    rehearsal = ground.ready(ground.plan(put("a", b"new"), put("b", b"NEW"), health=health))
     # The first barrier after the flips syncs the directories; by then everything is in place.
     _strike_at(calls, "applied", lambda: EDITS[name](ground / "b"))
     with pytest.raises(NeedsHuman):
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     assert (ground / "a").read_bytes() == b"old"
     assert len(ground.journal()) == 1
     slots = [
@@ -205,10 +205,10 @@ def test_a_person_may_put_it_right_and_recover(tmp_path: Path) -> None:
     calls = Interloper()
     ground = _ground(tmp_path, calls)
     before = ground.tree()
-    rehearsal = ground.hf.simulate(ground.plan(put("a", b"new"), put("fresh", b"new")))
+    rehearsal = ground.ready(ground.plan(put("a", b"new"), put("fresh", b"new")))
     _strike_at(calls, "applied", lambda: (ground / "fresh").write_bytes(b"theirs"))
     with pytest.raises(NeedsHuman):
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     (ground / "fresh").unlink()
     found = ground.hf.recover()
     assert found is not None and found.outcome == "ABORTED"
@@ -221,13 +221,13 @@ def test_accepting_where_nothing_is_in_the_way_is_a_rollback(tmp_path: Path) -> 
     calls = Interloper()
     ground = _ground(tmp_path, calls)
     before = ground.tree()
-    rehearsal = ground.hf.simulate(ground.plan(put("a", b"new"), put("b", b"new")))
+    rehearsal = ground.ready(ground.plan(put("a", b"new"), put("b", b"new")))
 
     pid = os.fork()
     if pid == 0:
         calls.arm("exchange", lambda: os._exit(9), skip=1)
         try:
-            ground.hf.execute(rehearsal, approved_by="me")
+            rehearsal.execute()
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
@@ -278,11 +278,11 @@ def test_a_foreign_file_in_a_directory_that_is_being_deleted(tmp_path: Path) -> 
     calls = Interloper()
     ground = guard(tmp_path / "workspace", {"d/one": b"1", "d/two": b"2", "d/e/three": b"3"}, calls)
     before = ground.tree()
-    rehearsal = ground.hf.simulate(ground.plan(Delete("d", recursive=True)))
+    rehearsal = ground.ready(ground.plan(Delete("d", recursive=True)))
     # After the first removal, so that the check has passed.
     calls.arm("move", lambda: (ground / "d/e/foreign").write_bytes(b"theirs"), after=True)
     with pytest.raises(Conflict):
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     assert calls.struck == 1
     found = ground.tree()
     assert found.pop("d/e/foreign").content == b"theirs"
@@ -315,10 +315,10 @@ def test_a_moved_file_that_somebody_deletes_before_the_commit(tmp_path: Path) ->
     """The rollback of a move whose file was deleted meanwhile cannot bring it back, and does not claim to have."""
     calls = Interloper()
     ground = guard(tmp_path / "workspace", {"a": b"old"}, calls)
-    rehearsal = ground.hf.simulate(ground.plan(Move("a", "b")))
+    rehearsal = ground.ready(ground.plan(Move("a", "b")))
     _strike_at(calls, "applied", lambda: (ground / "b").unlink())
     with pytest.raises(NeedsHuman):
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     assert ground.tree() == {}
     assert len(ground.journal()) == 1
 
@@ -328,10 +328,10 @@ def test_a_foreign_file_at_the_target_of_a_move(tmp_path: Path) -> None:
     calls = Interloper()
     ground = guard(tmp_path / "workspace", {"a": b"old"}, calls)
     for skip in (0, 1):
-        rehearsal = ground.hf.simulate(ground.plan(Move("a", "b")))
+        rehearsal = ground.ready(ground.plan(Move("a", "b")))
         calls.arm("move", lambda: (ground / "b").write_bytes(b"theirs"), skip=skip)
         with pytest.raises(Conflict):
-            ground.hf.execute(rehearsal, approved_by="me")
+            rehearsal.execute()
         assert contents(ground.tree()) == {"a": b"old", "b": b"theirs"}
         assert ground.journal() == []
         (ground / "b").unlink()

@@ -1,11 +1,19 @@
-"""The program as a user starts it: real processes, real pipes, real terminals."""
+"""The program as a user starts it: real processes, real files and pipes, real terminals.
+
+    program("log")          a process that begins where the interpreter has started and our modules are loaded
+    program.fresh("log")    the whole way from `python -m holdfast`; also whenever the environment is part of the test
+
+Starting Python takes ten times longer than most verbs; each verb has a test that does it.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import holdfast
+from holdfast.__main__ import main
 
 PACKAGE = str(Path(holdfast.__file__).parent.parent)
 
@@ -53,13 +62,57 @@ for words in json.loads(sys.argv[1]):
 """
 
 
+def forked(directory: Path, words: Sequence[str], stdin: str) -> Ran:
+    """One command line in a process of its own, from `main` to the exit status."""
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(stdin.encode("utf-8", "surrogateescape"))
+        given.seek(0)
+        child = os.fork()
+        if child == 0:
+            _become(directory, words, (given.fileno(), out.fileno(), err.fileno()))
+        _, status = os.waitpid(child, 0)
+        out.seek(0)
+        err.seek(0)
+        return Ran(os.waitstatus_to_exitcode(status), out.read().decode(), err.read().decode())
+
+
+def _become(directory: Path, words: Sequence[str], files: tuple[int, int, int]) -> None:
+    """Never returns: neither pytest nor anything registered at exit may run twice."""
+    status = 1
+    try:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(60)
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", errors="backslashreplace")  # noqa: SIM115
+        os.chdir(directory)
+        wanted = environment()
+        os.environ.clear()
+        os.environ.update(wanted)
+        sys.argv = ["holdfast", *words]
+        main()
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001 - what is left over is shown as it would be at the end of a program
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
 class Program:
     """`holdfast` in one directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def __call__(self, *words: str, stdin: str = "", **more: str) -> Ran:
+    def __call__(self, *words: str, stdin: str = "") -> Ran:
+        return forked(self.directory, words, stdin)
+
+    def fresh(self, *words: str, stdin: str = "", **more: str) -> Ran:
+        """Started as a user starts it, perhaps with more in the environment."""
         return self.run(command(*words), stdin=stdin, **more)
 
     def run(self, argv: Sequence[str], *, stdin: str = "", **more: str) -> Ran:

@@ -35,7 +35,7 @@ def port(number: int, **more: object) -> dict[str, object]:
 
 def test_a_change_lands_and_says_how_to_undo_it(guarded: Any, write: Callable[[str], str]) -> None:
     """Everything in the file happens, each change has its line, and the last line is the way back."""
-    done = guarded("apply", write(EVERYTHING), "--yes")
+    done = guarded.fresh("apply", write(EVERYTHING), "--yes")
     assert done.status == 0, done.err
     assert (guarded.directory / "conf/site.conf").read_text().startswith("port = 8080")
     assert os.readlink(guarded.directory / "current") == "releases/2"
@@ -52,7 +52,7 @@ def test_a_change_lands_and_says_how_to_undo_it(guarded: Any, write: Callable[[s
 
 
 def test_without_a_terminal_there_is_no_consent(guarded: Any, write: Callable[[str], str], tree: Tree) -> None:
-    """Without a terminal and without --yes nothing happens, no check runs, and the exit status is 3."""
+    """Without a terminal and without --yes nothing happens, checks leave nothing, and the exit status is 3."""
     before = tree()
     mark = guarded.directory.parent / "ran"
     done = guarded("apply", write(EVERYTHING + f"verify:\n  - run: [touch, {mark}]\n"))
@@ -65,7 +65,7 @@ def test_without_a_terminal_there_is_no_consent(guarded: Any, write: Callable[[s
 
 def test_no_environment_variable_gives_consent(guarded: Any, write: Callable[[str], str]) -> None:
     """HOLDFAST_YES does not exist."""
-    assert guarded("apply", write(EVERYTHING), HOLDFAST_YES="1").status == 3
+    assert guarded.fresh("apply", write(EVERYTHING), HOLDFAST_YES="1").status == 3
 
 
 def test_a_preview_changes_nothing(guarded: Any, write: Callable[[str], str], tree: Tree) -> None:

@@ -26,7 +26,7 @@ BAD = [
     ("double_key", "intent: x\nintent: y\nsteps: []\n", 2, "change.yaml:2"),
     ("unknown_key", "intent: x\ncolour: red\nsteps:\n  - read: old.txt\n", 2, "colour"),
     ("unknown_step", steps('wriite: a\n    content: ""'), 2, 'did you mean "write"'),
-    ("run_step", steps('run: ["make"]'), 2, "run"),
+    ("run_step", steps('run: ["false"]'), 5, "false exited with 1"),
     ("absolute", steps("delete: /etc/passwd"), 2, "absolute"),
     ("dot_dot", steps("delete: ../x"), 2, ".."),
     ("escape_inside", steps("delete: conf/../../x"), 2, ".."),
@@ -137,7 +137,7 @@ def test_bad_usage_is_a_document_too(guarded: Any) -> None:
 
 def test_a_usage_error_ends_the_real_program_with_2(guarded: Any) -> None:
     """The exit status reaches the shell."""
-    assert guarded("statsu").status == 2
+    assert guarded.fresh("statsu").status == 2
 
 
 def test_outside_a_workspace_every_verb_says_how_to_start(program: Any) -> None:

@@ -34,7 +34,7 @@ def test_undo_brings_back_and_can_be_undone(guarded: Any, tree: Tree) -> None:
     before = tree()
     id = guarded.apply(change("old.txt", "new")).document["id"]
     after = tree()
-    undone = guarded("undo", id, "--yes", "--json").document
+    undone = guarded.fresh("undo", id, "--yes", "--json").document
     assert tree() == before
     assert undone["undoes"] == [id]
     assert guarded("log").out.splitlines()[1].split()[3] == "undone"
@@ -89,7 +89,7 @@ def test_restore_goes_back_to_before_an_execution(guarded: Any, tree: Tree) -> N
     first = guarded.apply(change("old.txt", "1")).document["id"]
     guarded.apply(change("b.txt", "2"))
     guarded.apply(change("old.txt", "3"))
-    done = guarded("restore", "--at", first, "--yes", "--json")
+    done = guarded.fresh("restore", "--at", first, "--yes", "--json")
     assert done.document["status"] == "SUCCESS"
     assert len(done.document["undoes"]) == 3
     assert tree() == before
@@ -120,7 +120,7 @@ def test_a_crash_is_repaired_by_the_next_verb(guarded: Any, tree: Tree) -> None:
 def test_a_crash_after_the_commit_is_completed(guarded: Any) -> None:
     """Killed after the commit point: the change stands, and recover completes its records."""
     kill_at(guarded, "committed")
-    done = guarded("recover", "--json").document
+    done = guarded.fresh("recover", "--json").document
     assert done["status"] == "finished"
     assert (guarded.directory / "more.txt").read_text() == "more"
     assert guarded("log", "--json").document["items"][0]["status"] == "SUCCESS"

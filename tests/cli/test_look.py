@@ -26,7 +26,7 @@ def changed(guarded: Any) -> tuple[Any, list[str]]:
 def test_log_lists_the_newest_first(changed: tuple[Any, list[str]]) -> None:
     """Every execution has a line with id, state and intent."""
     program, ids = changed
-    lines = program("log").out.splitlines()
+    lines = program.fresh("log").out.splitlines()
     assert [line.split()[0] for line in lines] == ids[::-1]
     assert "applied" in lines[1] and lines[1].endswith("Use port 81")
 
@@ -48,7 +48,7 @@ def test_log_searches_and_limits(changed: tuple[Any, list[str]]) -> None:
 def test_show_tells_all_about_an_execution(changed: tuple[Any, list[str]]) -> None:
     """Any unique beginning of an id is enough; steps, approver and the way back are shown."""
     program, ids = changed
-    text = program("show", ids[0][:6]).out
+    text = program.fresh("show", ids[0][:6]).out
     for words in ("Use port 81", "✓ write conf/site.conf", "Approved  by", f"holdfast undo {ids[0]}"):
         assert words in text
     document = program("show", ids[0], "--json").document
@@ -91,7 +91,7 @@ def test_diff_of_a_change_file_is_a_preview(guarded: Any, write: Callable[[str],
     """diff FILE shows what would change, line by line, and changes nothing."""
     before = tree()
     text = "intent: x\nsteps:\n  - move: {from: old.txt, to: b/new.txt}\n  - write: bin\n    content_base64: AAEC\n"
-    done = guarded("diff", write(text))
+    done = guarded.fresh("diff", write(text))
     assert done.status == 0
     assert "moved old.txt → b/new.txt" in done.out
     assert "new content binary" in done.out
@@ -108,7 +108,7 @@ def test_diff_of_what_changed_nothing_is_refused(guarded: Any) -> None:
 
 def test_status_gives_digest_and_count(guarded: Any) -> None:
     """The digest is a function of the tree: it moves with an edit and comes back with it."""
-    first = guarded("status", "--json").document
+    first = guarded.fresh("status", "--json").document
     assert first["status"] == "clean"
     assert first["tree"]["entries"] == 3
     path = guarded.directory / "old.txt"
@@ -135,8 +135,8 @@ def test_looking_works_while_another_process_is_at_work(changed: tuple[Any, list
 def test_audit_finds_a_flipped_bit(changed: tuple[Any, list[str]]) -> None:
     """A ledger as written is exit 0; with one bit flipped it is exit 12, with the line."""
     program, _ = changed
-    good = program("audit", "verify", "--json")
-    assert (good.status, good.document["count"]) == (0, 3)
+    good = program.fresh("audit", "verify", "--json")
+    assert (good.status, good.document["count"]) == (0, 9)  # init; report, decision, approval, execution of each
     path = program.directory / ".holdfast/ledger.jsonl"
     data = bytearray(path.read_bytes())
     data[data.index(b"port 81")] ^= 1
@@ -144,8 +144,8 @@ def test_audit_finds_a_flipped_bit(changed: tuple[Any, list[str]]) -> None:
     bad = program("audit", "verify", "--json")
     assert bad.status == 12
     assert bad.document["error"]["code"] == "tampering"
-    assert bad.document["verification"]["line"] == 2
-    assert "line 2" in program("audit", "verify").err
+    assert bad.document["verification"]["line"] == 5
+    assert "line 5" in program("audit", "verify").err
 
 
 def test_status_tells_of_tampering(changed: tuple[Any, list[str]]) -> None:
@@ -162,7 +162,7 @@ def test_status_tells_of_tampering(changed: tuple[Any, list[str]]) -> None:
 def test_gc_says_what_it_forgot(changed: tuple[Any, list[str]]) -> None:
     """The ten newest executions are kept whatever their age."""
     program, ids = changed
-    done = program("gc", "--keep-days", "0", "--json").document
+    done = program.fresh("gc", "--keep-days", "0", "--json").document
     assert (done["kind"], done["forgotten"]) == ("gc", [])
     assert program("undo", ids[0], "--yes").status == 0
 
@@ -184,7 +184,7 @@ def test_every_answer_is_one_document(changed: tuple[Any, list[str]]) -> None:
 def test_a_stream_ends_with_the_document(guarded: Any, write: Callable[[str], str]) -> None:
     """--stream-json prints one event a line while it works, and the document last."""
     file = write(json.dumps({**change("a", "b"), "verify": [{"run": ["true"]}]}))
-    done = guarded("--stream-json", "apply", file, "--yes")
+    done = guarded.fresh("--stream-json", "apply", file, "--yes")
     lines = [json.loads(line) for line in done.out.splitlines()]
     assert {"simulation", "progress", "receipt"} <= {line.get("event") for line in lines[:-1]}
     assert all(line["schema"] == "holdfast/1" for line in lines)

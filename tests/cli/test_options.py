@@ -108,5 +108,5 @@ def test_a_plain_encoding_gets_escapes(guarded: Any) -> None:
     change = {"intent": "x", "steps": [{"symlink": {"path": "link", "to": "old.txt"}}]}
     file = guarded.directory.parent / "change.json"
     file.write_text(json.dumps(change))
-    done = guarded("apply", str(file), "--yes", PYTHONIOENCODING="ascii")
+    done = guarded.fresh("apply", str(file), "--yes", PYTHONIOENCODING="ascii")
     assert (done.status, "\\u2192" in done.out) == (0, True)

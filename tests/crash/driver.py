@@ -22,7 +22,7 @@ from crash.walker import Tree, differences, undated, walk, without_directory_tim
 from holdfast import Holdfast
 from holdfast.disk.calls import CALLS, Calls
 from holdfast.errors import HoldfastError
-from holdfast.testing import CHANGES, Fault, FaultyCalls
+from holdfast.testing import ALL, CHANGES, Fault, FaultyCalls
 
 _HOMES = ("XDG_STATE_HOME", "XDG_CONFIG_HOME")
 _AHEAD = 2
@@ -131,6 +131,17 @@ def start(arena: Arena, scenario: Scenario) -> Start:
 
 def start_at(place: Place) -> Start:
     return Start(place, walk(place.workspace), len(_executions(place)))
+
+
+def trace_of(arena: Arena, scenario: Scenario) -> tuple[str, ...]:
+    """Every call of an uninterrupted run, reading ones included."""
+    place = arena.fresh(scenario)
+    calls = FaultyCalls(counted=ALL)
+    with place.open(calls) as hf:
+        calls.arm()
+        act(scenario, hf)
+    discard(place)
+    return tuple(calls.trace)
 
 
 def interrupted(work: Callable[[], None]) -> bool:

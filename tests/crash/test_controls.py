@@ -48,7 +48,7 @@ class Remembering(Transaction):
 
     def roll_back(self) -> RolledBack:
         done = self.ops[: max(0, len(self.times_ns) - 1)]
-        flipper = Flipper(self._site, self.txn, self.ops)
+        flipper = Flipper(self._site, self.txn)
         for op in reversed(done):
             flipper.backward(op)
         write_head(self._calls, self._site.state.directory(JOURNAL), Head("ABORTED", self.txn, self.root))
@@ -89,21 +89,17 @@ def test_a_rollback_from_memory_is_noticed(arena: Arena) -> None:
     assert mixed_after_errors(arena, scenario, Transaction) == 0
 
 
-def test_a_log_that_was_not_written_is_noticed(arena: Arena) -> None:
-    """A head that says PREPARED over a log whose write was left out makes the check complain."""
-    scenario = BY_NAME["few"]
-    outcome, begun = arena.outcome(scenario), start(arena, scenario)
-    omitted = Drop(frozenset({"write"}), after="staged", until="logged")
-    work = use(begun.place, FaultyCalls(), lambda hf: act(scenario, hf), omitted, KillAt("flipped"))
-    assert not interrupted(work)
-    assert judge(begun, outcome, scenario, False) != []
+OMITTED = {
+    "log": Drop(frozenset({"write"}), after="staged", until="logged"),
+    "head": Drop(frozenset({"pwrite"}), after="logged", until="prepared"),
+}
 
 
-def test_a_head_that_was_not_written_is_noticed(arena: Arena) -> None:
-    """Paths that move before the head says PREPARED make the check complain."""
+@pytest.mark.parametrize("omitted", OMITTED.values(), ids=OMITTED)
+def test_a_log_or_head_that_was_not_written_is_noticed(omitted: Drop, arena: Arena) -> None:
+    """PREPARED over a log that was never written, and paths that move before PREPARED, make the check complain."""
     scenario = BY_NAME["few"]
     outcome, begun = arena.outcome(scenario), start(arena, scenario)
-    omitted = Drop(frozenset({"pwrite"}), after="logged", until="prepared")
     work = use(begun.place, FaultyCalls(), lambda hf: act(scenario, hf), omitted, KillAt("flipped"))
     assert not interrupted(work)
     assert judge(begun, outcome, scenario, False) != []

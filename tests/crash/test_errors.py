@@ -11,29 +11,18 @@ from itertools import cycle
 
 import pytest
 
-from crash.driver import Arena, Outcome, discard, start
+from crash.driver import Arena, discard, start, trace_of
 from crash.failing import faulty
-from crash.scenarios import BY_NAME, SCENARIOS, Scenario, act
-from holdfast.testing import ALL, CHANGES, Fail, Fault, FaultyCalls, ShortWrite
+from crash.scenarios import BY_NAME, SCENARIOS, Scenario
+from holdfast.testing import CHANGES, Fail, Fault, ShortWrite
 
 Counted = Callable[[int], None]
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EINTR, errno.ENOMEM, errno.EDQUOT, errno.EROFS)
 _WRITES = ("write", "pwrite")
 
 
-def traced(arena: Arena, scenario: Scenario) -> tuple[Outcome, tuple[str, ...]]:
-    """The outcome, and every call that leads to it, reading ones included."""
+def verdicts(arena: Arena, scenario: Scenario, faults: Iterable[Fault]) -> Iterator[str]:
     outcome = arena.outcome(scenario)
-    begun = start(arena, scenario)
-    calls = FaultyCalls(counted=ALL)
-    with begun.place.open(calls) as hf:
-        calls.arm()
-        act(scenario, hf)
-    discard(begun.place)
-    return outcome, tuple(calls.trace)
-
-
-def verdicts(arena: Arena, scenario: Scenario, outcome: Outcome, faults: Iterable[Fault]) -> Iterator[str]:
     for fault in faults:
         begun = start(arena, scenario)
         yield from faulty(begun, outcome, scenario, fault)
@@ -52,29 +41,29 @@ def lasting(trace: tuple[str, ...], error: int) -> list[Fault]:
 @pytest.mark.parametrize("name", ["few", "types-undo"])
 def test_an_error_at_every_change_of_the_disk(name: str, arena: Arena, errors_injected: Counted) -> None:
     """An error after the effect of any call that changes the disk: the old tree or the new one, told truthfully."""
-    outcome, trace = traced(arena, BY_NAME[name])
+    trace = trace_of(arena, BY_NAME[name])
     kinds = cycle(ERRORS)
     faults = [Fail(number, next(kinds), "after") for number, call in enumerate(trace, 1) if call in CHANGES]
-    assert list(verdicts(arena, BY_NAME[name], outcome, faults)) == []
+    assert list(verdicts(arena, BY_NAME[name], faults)) == []
     errors_injected(len(faults))
 
 
 @pytest.mark.crash
 def test_an_error_at_every_call(arena: Arena, errors_injected: Counted) -> None:
     """An error at any call at all, reading and closing ones included, leaves nothing behind that is in the way."""
-    outcome, trace = traced(arena, BY_NAME["one"])
+    trace = trace_of(arena, BY_NAME["one"])
     kinds = cycle(ERRORS)
     faults = [Fail(number, next(kinds)) for number in range(1, len(trace) + 1)]
-    assert list(verdicts(arena, BY_NAME["one"], outcome, faults)) == []
+    assert list(verdicts(arena, BY_NAME["one"], faults)) == []
     errors_injected(len(faults))
 
 
 @pytest.mark.crash
 def test_a_disk_that_goes_bad_and_stays_bad(arena: Arena, errors_injected: Counted) -> None:
     """When from some call on everything fails, the old tree is back as soon as the disk is, or the new one stays."""
-    outcome, trace = traced(arena, BY_NAME["folders"])
+    trace = trace_of(arena, BY_NAME["folders"])
     faults = [*lasting(trace, errno.EROFS), *short_writes(trace)]
-    assert list(verdicts(arena, BY_NAME["folders"], outcome, faults)) == []
+    assert list(verdicts(arena, BY_NAME["folders"], faults)) == []
     errors_injected(len(faults))
 
 
@@ -82,12 +71,12 @@ def test_a_disk_that_goes_bad_and_stays_bad(arena: Arena, errors_injected: Count
 @pytest.mark.parametrize("name", [scenario.name for scenario in SCENARIOS])
 def test_an_error_anywhere(name: str, arena: Arena, errors_injected: Counted) -> None:
     """An error before any call, after any change, from any change on, a short write: old or new, told truthfully."""
-    outcome, trace = traced(arena, BY_NAME[name])
+    trace = trace_of(arena, BY_NAME[name])
     kinds = cycle(ERRORS)
     before: list[Fault] = [Fail(number, next(kinds)) for number in range(1, len(trace) + 1)]
     after = [Fail(number, next(kinds), "after") for number, call in enumerate(trace, 1) if call in CHANGES]
     faults = [*before, *after, *lasting(trace, errno.EROFS), *short_writes(trace)]
-    assert list(verdicts(arena, BY_NAME[name], outcome, faults)) == []
+    assert list(verdicts(arena, BY_NAME[name], faults)) == []
     errors_injected(len(faults))
 
 
@@ -95,8 +84,8 @@ def test_an_error_anywhere(name: str, arena: Arena, errors_injected: Counted) ->
 @pytest.mark.parametrize("error", ERRORS, ids=errno.errorcode.__getitem__)
 def test_each_kind_of_error(error: int, arena: Arena, errors_injected: Counted) -> None:
     """Each kind of error, before and after each change of the disk."""
-    outcome, trace = traced(arena, BY_NAME["few"])
+    trace = trace_of(arena, BY_NAME["few"])
     numbers = [number for number, call in enumerate(trace, 1) if call in CHANGES]
     faults = [Fail(number, error, when) for when in ("before", "after") for number in numbers]
-    assert list(verdicts(arena, BY_NAME["few"], outcome, faults)) == []
+    assert list(verdicts(arena, BY_NAME["few"], faults)) == []
     errors_injected(len(faults))

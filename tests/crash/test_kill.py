@@ -13,8 +13,20 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import holdfast
-from crash.driver import Arena, Outcome, Place, discard, interrupted, judge, judge_life_goes_on, kill_in, start, use
-from crash.scenarios import BY_NAME, SCENARIOS, Scenario, act
+from crash.driver import (
+    Arena,
+    Outcome,
+    Place,
+    discard,
+    interrupted,
+    judge,
+    judge_life_goes_on,
+    kill_in,
+    start,
+    trace_of,
+    use,
+)
+from crash.scenarios import BY_NAME, SCENARIOS, Scenario
 from crash.walker import walk
 from holdfast import Holdfast
 from holdfast.engine.history import KEEP_AT_LEAST, PACK_AFTER_NS, collect
@@ -92,21 +104,13 @@ def test_killed_at_every_named_point(name: str, arena: Arena, kill_points: Count
 @pytest.mark.parametrize("name", NAMES)
 def test_killed_at_every_call(name: str, arena: Arena, kill_points: Counted) -> None:
     """Killed before any call at all, reading ones included, and after each that changes the disk: old tree or new."""
-    scenario = BY_NAME[name]
-    begun = start(arena, scenario)
-    calls = FaultyCalls(counted=ALL)
-    with begun.place.open(calls) as hf:
-        calls.arm()
-        act(scenario, hf)
-    discard(begun.place)
-    numbers = range(1, calls.count + 1)
     kills = [
-        Kill(n, when)
-        for n in numbers
+        Kill(number, when)
+        for number, call in enumerate(trace_of(arena, BY_NAME[name]), 1)
         for when in ("before", "after")
-        if when == "before" or calls.trace[n - 1] in CHANGES
+        if when == "before" or call in CHANGES
     ]
-    assert list(verdicts(arena, scenario, kills, ALL)) == []
+    assert list(verdicts(arena, BY_NAME[name], kills, ALL)) == []
     kill_points(len(kills))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from guarded import ME, Ground, Interloper, contents, guard, in_child, put
+from guarded import Ground, Interloper, contents, guard, in_child, put
 from holdfast.disk.calls import Calls
 from holdfast.errors import NeedsHuman, Tampering
 from holdfast.testing import FaultyCalls, KillAt
@@ -43,9 +43,9 @@ def _divergent(tmp_path: Path) -> Ground:
 
     def die() -> None:
         there = Ground(ground.path, calls := FaultyCalls())
-        rehearsal = there.hf.simulate(there.plan(put("a", b"new a"), put("b", b"new b")))
+        rehearsal = there.ready(there.plan(put("a", b"new a"), put("b", b"new b")))
         calls.arm(KillAt("flipped"))
-        there.hf.execute(rehearsal, approved_by=ME)
+        rehearsal.execute()
 
     assert in_child(die) == -9
     (ground / "b").write_bytes(_EDIT)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from attacks.conftest import public as public
 from guarded import ME, Ground, Interloper, as_user, contents, guard, in_child, put
 from holdfast.engine.history import collect
 from holdfast.errors import Conflict, UnknownId

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from attacks.conftest import public as public
 from guarded import USER, Ground, as_user, contents, fill, guard, put
 from holdfast.disk.confined import Root
 from holdfast.errors import VerificationFailed

@@ -90,10 +90,10 @@ def _in_doubt(tmp_path: Path) -> Ground:
     """A change whose commit sector was written, and whose sync the disk refused."""
     calls = Refusing("fdatasync", errno.EIO, _is_head)
     ground = guard(tmp_path / "workspace", _FILES, calls)
-    rehearsal = ground.hf.simulate(ground.plan(*_NEW))
+    rehearsal = ground.ready(ground.plan(*_NEW))
     setattr(calls, "point", lambda name: setattr(calls, "armed", name == "commit"))  # noqa: B010
     with pytest.raises(NeedsHuman, match="could not be confirmed"):
-        ground.hf.execute(rehearsal, approved_by=ME)
+        rehearsal.execute()
     assert calls.refused == 1
     return ground
 

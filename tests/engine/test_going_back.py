@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from attacks.conftest import public as public
 from guarded import ME, Ground, as_user, contents, guard, put
 from holdfast.disk.calls import CALLS, Calls
 from holdfast.engine.history import collect

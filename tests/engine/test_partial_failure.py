@@ -52,17 +52,18 @@ def _is_as_before(ground: Ground, before: object, status: str) -> None:
 def test_the_last_flip_fails(tmp_path: Path, steps: tuple[Step, ...], call: str, error: int) -> None:
     """Whatever the kernel says to the last rename of the change, all earlier ones are taken back and proven so."""
     probe = guard(tmp_path / "probe", _FILES, counting := _Counting(call))
+    ready = probe.ready(probe.plan(*steps))
     counting.armed = True
-    probe.apply(*steps)
+    ready.execute()
     if not counting.before_commit:
         return  # this change has no such rename
     calls = _nth(call, error, counting.before_commit - 1)
     ground = guard(tmp_path / "workspace", _FILES, calls)
     before = ground.tree()
-    rehearsal = ground.hf.simulate(ground.plan(*steps))
+    rehearsal = ground.ready(ground.plan(*steps))
     calls.armed = True
     with pytest.raises(HoldfastError) as caught:
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     calls.armed = False
     assert calls.refused == 1
     assert not caught.value.changed
@@ -122,12 +123,12 @@ def test_staging_of_the_second_file_fails(tmp_path: Path, call: str, error: int)
     )
     ground = guard(tmp_path / "workspace", _FILES, calls)
     before = ground.tree()
-    rehearsal = ground.hf.simulate(ground.plan(put("a", b"new a", 0o700), put("b", b"new b", 0o700)))
+    rehearsal = ground.ready(ground.plan(put("a", b"new a", 0o700), put("b", b"new b", 0o700)))
     calls.armed = True
     os.umask(0o077 if call != "fchmod" else 0o777)
     try:
         with pytest.raises(HoldfastError) as caught:
-            ground.hf.execute(rehearsal, approved_by="me")
+            rehearsal.execute()
     finally:
         os.umask(0o022)
     calls.armed = False
@@ -198,12 +199,12 @@ def test_health_checks_that_cannot_even_start_roll_back(tmp_path: Path) -> None:
     calls = Refusing("write", errno.ENOSPC, lambda *args, **kwargs: True)
     ground = guard(tmp_path / "workspace", _FILES, calls)
     before = ground.tree()
-    rehearsal = ground.hf.simulate(
+    rehearsal = ground.ready(
         ground.plan(put("a", b"new a"), put("b", b"new b"), health=(CommandCheck(("true",), 5_000),))
     )
     setattr(calls, "point", lambda name: setattr(calls, "armed", name == "applied"))  # noqa: B010
     with pytest.raises(VerificationFailed):
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     calls.armed = False
     assert calls.refused == 1
     _is_as_before(ground, before, "ROLLED_BACK")
@@ -214,10 +215,10 @@ def test_the_commit_sector_fails(tmp_path: Path) -> None:
     calls = Refusing("fdatasync", errno.EIO)
     ground = guard(tmp_path / "workspace", _FILES, calls)
     before = ground.tree()
-    rehearsal = ground.hf.simulate(ground.plan(put("a", b"new a"), put("b", b"new b")))
+    rehearsal = ground.ready(ground.plan(put("a", b"new a"), put("b", b"new b")))
     setattr(calls, "point", lambda name: setattr(calls, "armed", name == "commit"))  # noqa: B010
     with pytest.raises(NeedsHuman, match="confirmed"):
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     assert ground.hf.last is not None and ground.hf.last.status == "FAILED"
     ground = ground.reopened()
     ground.hf.recover()
@@ -232,10 +233,10 @@ def test_a_head_that_cannot_be_written_at_all(tmp_path: Path) -> None:
     calls = Refusing("pwrite", errno.EIO, lambda fd, data, offset: len(data) == 512)
     ground = guard(tmp_path / "workspace", _FILES, calls)
     before = ground.tree()
-    rehearsal = ground.hf.simulate(ground.plan(put("a", b"new a"), put("b", b"new b")))
+    rehearsal = ground.ready(ground.plan(put("a", b"new a"), put("b", b"new b")))
     calls.armed = True
     with pytest.raises(NeedsHuman) as caught:
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     assert not caught.value.changed
     assert ground.tree() == before
     calls.armed = False
@@ -250,10 +251,10 @@ def test_a_ledger_that_fails_after_the_commit(tmp_path: Path, call: str) -> None
     """The change is in place but not recorded: the error says exactly that, and the next verb records it once."""
     calls = Refusing(call, errno.ENOSPC)
     ground = guard(tmp_path / "workspace", _FILES, calls)
-    rehearsal = ground.hf.simulate(ground.plan(put("a", b"new a"), put("b", b"new b")))
+    rehearsal = ground.ready(ground.plan(put("a", b"new a"), put("b", b"new b")))
     setattr(calls, "point", lambda name: setattr(calls, "armed", name == "committed"))  # noqa: B010
     with pytest.raises(HoldfastError, match="applied, but") as caught:
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     assert caught.value.changed
     calls.armed = False
     assert (ground / "a").read_bytes() == b"new a"

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from attacks.conftest import public as public
-from guarded import ME, Ground, as_user, contents, guard, in_child, put
+from guarded import ME, USER, Ground, as_user, contents, guard, in_child, put
+from holdfast.checks.verify import verify
+from holdfast.engine.pipeline import require_passed
+from holdfast.engine.simulator import Verified
 from holdfast.errors import Blocked, VerificationFailed
-from holdfast.model.plan import CommandCheck
+from holdfast.model.plan import CommandCheck, Move, Plan
+from holdfast.workspace.scratch import scratch_copy
 
 
 def _temporary_files_go_to(directory: Path) -> None:
@@ -25,8 +30,16 @@ def _check(script: str) -> tuple[CommandCheck, ...]:
 
 
 def _apply(ground: Ground, script: str) -> None:
-    plan = ground.plan(put("a", b"1"), verify=_check(script))
-    ground.hf.execute(ground.hf.simulate(plan), approved_by=ME)
+    _carried_out(ground, ground.plan(put("a", b"1")), script)
+
+
+def _carried_out(ground: Ground, plan: Plan, script: str) -> None:
+    """Checked in a scratch copy, as where no sandbox is to be had, and then carried out."""
+    simulated = ground.hf.simulate(plan)
+    with scratch_copy(ground.hf.site, simulated.change_set, simulated.sources) as directory:
+        receipts = verify(_check(script), directory=directory, tree_digest="", save_log=lambda data: "")
+    require_passed(Verified(receipts, ""))
+    ground.hf.execute(simulated, approved_by=ME)
 
 
 def test_temporary_files_inside_the_workspace(tmp_path: Path) -> None:
@@ -99,3 +112,39 @@ def test_a_check_that_leaves_closed_directories(public: Path, tmp_path: Path) ->
         assert not any(name.startswith("holdfast-scratch") for name in os.listdir(public / "home"))
 
     as_user(public, act)
+
+
+@pytest.mark.root
+def test_a_file_of_somebody_else_is_moved_and_checked(tmp_path: Path) -> None:
+    """The copy belongs to whoever runs the checks; that its owner differs there is no conflict."""
+    ground = guard(tmp_path / "workspace", {"a": b"1", "d/b": b"2"})
+    for name in ("a", "d", "d/b"):
+        os.chown(ground / name, USER, USER)
+    _carried_out(ground, ground.plan(Move("a", "z"), Move("d", "e/d")), 'test "$(cat z e/d/b)" = 12')
+    assert [os.stat(ground / name).st_uid for name in ("z", "e/d", "e/d/b")] == [USER] * 3
+
+
+@pytest.mark.parametrize("depth", [600, 1900])
+def test_a_tree_deeper_than_the_stack(tmp_path: Path, depth: int) -> None:
+    """However deep the tree is, the checks run in a copy of it, or it is said why not; the copy is gone afterwards."""
+    ground = guard(tmp_path / "workspace", {"a": b"0"})
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    here = os.open(ground.path, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+    def act() -> None:
+        _temporary_files_go_to(elsewhere)
+        # The check digs deeper than any path is long.
+        dig = "import os\nfor n in range(3000): os.mkdir('x'); os.chdir('x')"
+        _apply(Ground(ground.path), f'test -d {"d/" * 500} && {sys.executable} -c "{dig}"')
+
+    assert in_child(act) == 0
+    assert (ground / "a").read_bytes() == b"1"
+    assert os.listdir(elsewhere) == []
+    subprocess.run(["rm", "-rf", str(ground / "d")], check=True)  # pytest's own removal would not come to the end of it

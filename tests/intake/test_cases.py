@@ -25,7 +25,9 @@ ACCEPTED = [name for name in EXPECTED if name not in REFUSED]
 def _plain(value: object) -> object:
     if isinstance(value, Inline):
         return value.data.decode("latin-1")
-    return value.decode("latin-1") if isinstance(value, bytes) else list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
 def _fields(plan: Plan) -> dict[str, object]:
@@ -34,7 +36,7 @@ def _fields(plan: Plan) -> dict[str, object]:
         for name in ("steps", "verify", "health")
     }
     words = {name: getattr(plan, name) for name in ("intent", "objective", "rationale", "risk", "on_failure")}
-    return {**rows, **words}
+    return {**rows, **words, "words": list(plan.words), "unverified_because": plan.unverified_because}
 
 
 @pytest.mark.parametrize("name", ACCEPTED)

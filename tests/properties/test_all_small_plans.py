@@ -105,11 +105,11 @@ def _judge(ground: Ground, start: Tree, steps: tuple[Step, ...]) -> str:
         with pytest.raises(Blocked):
             ground.hf.simulate(ground.plan(*steps))
         return "blocked"
-    rehearsal = ground.hf.simulate(ground.plan(*steps))
+    rehearsal = ground.ready(ground.plan(*steps))
     if not rehearsal.change_set:
         assert predicted == _START, steps
         return "nothing"
-    done = ground.hf.execute(rehearsal, approved_by="me")
+    done = rehearsal.execute()
     assert _seen(ground.tree()) == predicted, steps
     ground.hf.undo(done.id)
     assert ground.tree() == start, steps

@@ -215,9 +215,9 @@ class Histories(RuleBasedStateMachine):
         def child() -> None:
             calls = FaultyCalls()
             mine = Ground(self.ground.path, calls)
-            rehearsal = mine.hf.simulate(plan)
+            rehearsal = mine.ready(plan)
             calls.arm(Kill(at))
-            mine.hf.execute(rehearsal, approved_by="me")
+            rehearsal.execute()
 
         assert in_child(child) in (0, -9)
         self._recovered(before, _hashed(predicted), rows, plan, started)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import platform
 import resource
@@ -449,3 +450,38 @@ class TestNothingStaysWithUs:
             os.kill(parent, signal.SIGKILL)
             os.waitpid(parent, 0)
         assert eventually(lambda: not alive(pid), 2.0)
+
+
+class TestWhatASandboxNeeds:
+    """Input, passed descriptors and a watch: what `confined.py` builds upon."""
+
+    def test_input_is_all_there_is_to_read(self) -> None:
+        """The program reads what it was given, however much, and then the end."""
+        data = os.urandom(3 << 20)
+        code = "import sys, hashlib; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())"
+        ran = run(Command((PYTHON, "-I", "-S", "-c", code), "/", {}, 10_000, stdin=data))
+        assert ran.output.decode().strip() == hashlib.sha256(data).hexdigest()
+
+    def test_only_the_named_descriptors_are_passed(self) -> None:
+        """A descriptor that is passed keeps its number; its neighbours are closed."""
+        reading, writing = os.pipe()
+        code = f"import os; os.write({writing}, b'x'); print(os.path.exists('/proc/self/fd/{reading}'))"
+        try:
+            ran = run(Command((PYTHON, "-I", "-S", "-c", code), "/", {}, 10_000, pass_fds=(writing,)))
+            assert (ran.output, os.read(reading, 9)) == (b"False\n", b"x")
+        finally:
+            os.close(reading)
+            os.close(writing)
+
+    def test_a_watch_ends_the_program_with_its_reason(self) -> None:
+        """The reason is in the result, which is no success and no time-out, and nobody is left."""
+        asked: list[int] = []
+
+        def watch(pid: int, printed: int) -> str:
+            asked.append(printed)
+            return "enough" if len(asked) == 3 else ""
+
+        ran = run(Command(("/bin/sh", "-c", "echo hello; sleep 60 & sleep 60"), "/", {}, 20_000), watch=watch)
+        assert (ran.stopped, ran.timed_out, ran.succeeded, ran.survivors) == ("enough", False, False, 0)
+        assert asked[-1] == len("hello\n")
+        assert ran.duration_ms < 5000

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
 from blake3 import blake3
 
-from guarded import at_most
+from guarded import at_most, in_child
 from holdfast.disk.calls import CALLS
 from holdfast.disk.confined import Root
 from holdfast.errors import Tampering
@@ -110,3 +111,25 @@ def test_contents_are_believed_only_with_their_digest(tmp_path: Path) -> None:
         found = read_contents(CALLS, directory, set(texts))
         assert found.items() <= texts.items()
     os.close(directory)
+
+
+def test_a_large_blob_is_checked_piece_by_piece(tmp_path: Path, store: Blobs) -> None:
+    """Adopting a second copy of a blob that is larger than the memory there is needs little of it."""
+    size = 1 << 29
+    hasher = blake3()
+    for _ in range(size >> 20):
+        hasher.update(bytes(1 << 20))
+    for name in ("one", "two"):
+        (tmp_path / name).touch()
+        os.truncate(tmp_path / name, size)
+
+    def adopt() -> None:
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        resource.setrlimit(resource.RLIMIT_AS, (used + (size >> 2), used + (size >> 2)))
+        directory = os.open(tmp_path, os.O_RDONLY)
+        for name in ("one", "two"):
+            store.adopt(directory, name, hasher.hexdigest())
+
+    assert in_child(adopt) == 0
+    assert not (tmp_path / "two").exists()

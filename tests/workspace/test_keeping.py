@@ -44,7 +44,8 @@ def test_equal_contents_are_stored_once(tmp_path: Path) -> None:
     old = ground.tree()
     done = ground.apply(*(Delete(f"f{n}") for n in range(10)))
     assert _gc(ground).packed == 10
-    assert len(Blobs(ground.hf.site.state).digests()) == 1
+    inputs = {paper.document["inputs"] for paper in ground.hf.records.papers("decisions")}
+    assert len(set(Blobs(ground.hf.site.state).digests()) - inputs) == 1
     assert _slots(ground) == []
     ground.hf.undo(done.id)
     assert ground.tree() == old
@@ -57,7 +58,7 @@ def test_a_blob_that_others_could_read_is_closed(tmp_path: Path) -> None:
     old = ground.tree()
     done = ground.apply(put("a", b"new"))
     _gc(ground)
-    assert [path.stat().st_mode & 0o777 for path in ground.state.glob("objects/*/*")] == [0o600]
+    assert {path.stat().st_mode & 0o777 for path in ground.state.glob("objects/*/*")} == {0o600}
     ground.hf.undo(done.id)
     assert ground.tree() == old
 

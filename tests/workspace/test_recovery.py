@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from guarded import Ground, contents, guard, in_child, put
-from holdfast.errors import Conflict, NeedsHuman, Tampering
-from holdfast.model.plan import Chmod, Create, Delete, Move, Symlink
+from guarded import Ground, Interloper, contents, guard, in_child, put
+from holdfast.errors import Conflict, Interrupted, NeedsHuman, Tampering
+from holdfast.model.plan import Chmod, Create, Delete, Move, Step, Symlink
 from holdfast.testing import At, FaultyCalls, KillAt
 
 _FILES = {"a": b"old a", "b": b"old b", "d/c": b"old c", "m": b"old m"}
@@ -26,15 +26,15 @@ _BEFORE = ("staged", "logged", "prepared", "flipped", "applied", "commit")
 _AFTER = ("committed", "ledger.durable", "in-ledger", "put-away")
 
 
-def _killed(ground: Ground, point: str) -> None:
+def _killed(ground: Ground, point: str, steps: tuple[Step, ...] = _STEPS) -> None:
     """The change dies at a named point, as if the power plug of the process was pulled."""
 
     def act() -> None:
         calls = FaultyCalls()
         mine = Ground(ground.path, calls)
-        rehearsal = mine.hf.simulate(mine.plan(*_STEPS))
+        rehearsal = mine.ready(mine.plan(*steps))
         calls.arm(KillAt(point))
-        mine.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
 
     assert in_child(act) == -9
 
@@ -141,9 +141,9 @@ def test_a_crash_does_not_confuse_a_rehearsal(tmp_path: Path) -> None:
     ground = guard(tmp_path / "workspace", _FILES)
     old = ground.tree()
     _killed(ground, "flipped")
-    rehearsal = ground.hf.simulate(ground.plan(put("a", b"over a mixed tree")))
+    rehearsal = ground.ready(ground.plan(put("a", b"over a mixed tree")))
     with pytest.raises(Conflict):
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     assert ground.tree() == old
 
 
@@ -176,11 +176,172 @@ def test_attacks_between_prepared_and_the_first_flip(tmp_path: Path) -> None:
     """An edit after PREPARED and before the flip is a conflict, not a case for a person: nothing of ours was there."""
     calls = FaultyCalls()
     ground = guard(tmp_path / "workspace", _FILES, calls)
-    rehearsal = ground.hf.simulate(ground.plan(put("a", b"new"), Move("m", "b2"), Delete("b")))
+    rehearsal = ground.ready(ground.plan(put("a", b"new"), Move("m", "b2"), Delete("b")))
     calls.arm(At("prepared", lambda: (ground / "b").write_bytes(b"typed")))
     with pytest.raises(Conflict):
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     assert contents(ground.tree()) == {**_FILES, "b": b"typed"}
     assert ground.journal() == []
     assert ground.statuses() == ["ROLLED_BACK"]
     assert os.listdir(ground.state / "kept") == []
+
+
+# ── a stage that nobody vouches for ──
+
+
+def _forget_head(ground: Ground) -> None:
+    """As if no transaction had ever been prepared here."""
+    (ground.state / "journal" / "head").write_bytes(bytes(512))
+
+
+def _everything_in(ground: Ground) -> list[tuple[str, bytes]]:
+    folder = ground.state / "journal" / ground.journal()[0]
+    return sorted((path.name, path.read_bytes()) for path in folder.iterdir() if path.is_file())
+
+
+@pytest.mark.parametrize("left", [None, 0, 8, 100], ids=["removed", "emptied", "only the start", "cut"])
+def test_old_files_that_cannot_be_judged_are_not_swept(tmp_path: Path, left: int | None) -> None:
+    """Head wiped and log damaged: nobody can say what the slots hold, so recovery refuses and everything stays."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    _killed(ground, "flipped")
+    mixed = ground.tree()
+    log = ground.state / "journal" / ground.journal()[0] / "log"
+    _forget_head(ground)
+    if left is None:
+        log.unlink()
+    else:
+        os.truncate(log, left)
+    stage = _everything_in(ground)
+    for _ in range(2):
+        with pytest.raises(Tampering, match="was prepared"):
+            ground.hf.recover()
+    assert (ground.tree(), _everything_in(ground)) == (mixed, stage)
+    assert b"old a" in dict(stage).values()
+
+
+@pytest.mark.parametrize("steps", [(Chmod("a", 0o600), Chmod("d", 0o700)), _STEPS], ids=["only modes", "all"])
+def test_a_wiped_head_does_not_hide_what_was_done(tmp_path: Path, steps: tuple[Step, ...]) -> None:
+    """With the head wiped, a change that was carried out, if only in modes, is found by its log and refused."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    _killed(ground, "flipped", steps)
+    mixed = ground.tree()
+    _forget_head(ground)
+    with pytest.raises(Tampering, match="was carried out"):
+        ground.hf.recover()
+    assert ground.tree() == mixed
+    assert len(ground.journal()) == 1
+
+
+@pytest.mark.parametrize("point", ["staged", "logged"])
+def test_a_stage_with_its_mark_needs_no_log(tmp_path: Path, point: str) -> None:
+    """A crash while staging leaves the mark, which proves that nothing moved: swept, however torn the log is."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    old = ground.tree()
+    _killed(ground, point)
+    log = ground.state / "journal" / ground.journal()[0] / "log"
+    if log.exists():
+        os.truncate(log, 50)
+    ground.hf.recover()
+    assert (ground.journal(), ground.tree()) == ([], old)
+
+
+def test_the_mark_is_gone_before_anything_moves(tmp_path: Path) -> None:
+    """From PREPARED on a stage has no mark, so that nothing proves it harmless."""
+    calls = FaultyCalls()
+    ground = guard(tmp_path / "workspace", _FILES, calls)
+    rehearsal = ground.hf.simulate(ground.plan(*_STEPS))
+    seen: dict[str, bool] = {}
+
+    def look(point: str) -> None:
+        seen[point] = (ground.state / "journal" / ground.journal()[0] / "unprepared").exists()
+
+    calls.arm(*(At(point, lambda point=point: look(point)) for point in ("staged", "logged", "prepared")))  # type: ignore[misc]
+    ground.hf.execute(rehearsal, approved_by="me")
+    assert seen == {"staged": True, "logged": True, "prepared": False}
+
+
+# ── our new files, and where they went ──
+
+
+def test_a_new_file_that_went_away_with_its_directory(tmp_path: Path) -> None:
+    """A person renames the directory of our new file before recovery: it is not called rolled back, until it is."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    old = ground.tree()
+    _killed(ground, "flipped", (put("d/new", b"half"), put("e", b"2")))
+    os.rename(ground / "d", ground / "d2")
+    with pytest.raises(NeedsHuman, match="d/new"):
+        ground.hf.recover()
+    assert (ground / "d2/new").read_bytes() == b"half"
+    assert [item.path for item in ground.hf.open_divergence()] == ["d/new"]
+    assert ground.statuses() == []
+    os.rename(ground / "d2", ground / "d")
+    ground.hf.recover()
+    assert (ground.tree(), ground.statuses()) == (old, ["ROLLED_BACK"])
+
+
+def test_a_moved_file_that_went_away_with_its_directory(tmp_path: Path) -> None:
+    """The same for a file that we moved: its old place is empty, its new one is gone, so a person must look."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    old = ground.tree()
+    _killed(ground, "flipped", (Move("m", "d/m"),))
+    os.rename(ground / "d", ground / "d2")
+    with pytest.raises(NeedsHuman):
+        ground.hf.recover()
+    assert (ground / "d2/m").read_bytes() == b"old m"
+    os.rename(ground / "d2", ground / "d")
+    ground.hf.recover()
+    assert ground.tree() == old
+
+
+def test_a_move_that_never_happened_and_was_edited(tmp_path: Path) -> None:
+    """The file to be moved is edited after PREPARED and before the crash: it never left, so nobody has to decide."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    _killed(ground, "prepared", (Move("m", "e/m"), put("a", b"new")))
+    (ground / "m").write_bytes(b"typed")
+    found = ground.hf.recover()
+    assert found is not None and found.outcome == "ABORTED"
+    assert contents(ground.tree()) == {**_FILES, "m": b"typed"}
+
+
+# ── what is said about a recovery that was stopped ──
+
+
+def _press() -> None:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_in_a_recovery_says_that_files_were_moved(tmp_path: Path) -> None:
+    """Interrupted while it takes back, recovery does not claim that nothing was changed; the next one ends it."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    old = ground.tree()
+    _killed(ground, "flipped")
+    ground = ground.reopened(FaultyCalls(At("rolled-back", _press)))
+    with pytest.raises(Interrupted, match="taken back") as caught:
+        ground.hf.recover()
+    assert caught.value.changed
+    ground = ground.reopened()
+    ground.hf.recover()
+    assert (ground.tree(), ground.statuses()) == (old, ["ROLLED_BACK"])
+
+
+def test_ctrl_c_before_anything_is_open_stays_itself(tmp_path: Path) -> None:
+    """With nothing to take back nothing was changed, and nothing else is claimed."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    ground.apply(put("a", b"new"))
+    calls = Interloper()
+    ground = ground.reopened(calls)
+    calls.arm("pread", _press)
+    with pytest.raises(KeyboardInterrupt):
+        ground.hf.recover()
+
+
+def test_a_recovery_that_cannot_be_recorded_says_that_files_were_moved(tmp_path: Path) -> None:
+    """Rolled back in the workspace, refused by the ledger: the error is the ledger's, and `changed` is true."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    old = ground.tree()
+    _killed(ground, "flipped")
+    os.link(ground.state / "ledger.jsonl", tmp_path / "second-name")
+    with pytest.raises(Tampering) as caught:
+        ground.hf.recover()
+    assert caught.value.changed
+    assert ground.tree() == old

@@ -8,11 +8,16 @@ import os
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
 from guarded import Ground, Refusing, guard, put
 from holdfast.errors import Blocked, Conflict, HoldfastError
+from holdfast.model.changeset import Change, change_set
+from holdfast.model.image import Image
 from holdfast.model.plan import Chmod, Create, Delete, Move, Step, Symlink
 from holdfast.simulation.rehearsal import Rehearsal
+from holdfast.store.journal import Op, log_chunks, parse_log
+from holdfast.workspace.staging import Bytes
 from holdfast.workspace.transaction import Transaction, new_txn
 
 _FILES = {"a": b"old a", "b": b"old b", "d/c": b"old c", "d/e/f": b"old f"}
@@ -170,3 +175,38 @@ def test_few_and_many(tmp_path: Path, count: int, kind: str) -> None:
     assert sum(thing.kind == "file" for thing in ground.tree().values()) == (0 if kind == "delete" else count)
     ground.hf.undo(done.id)
     assert ground.tree() == before
+
+
+def test_a_log_that_recovery_would_not_read_is_not_begun(tmp_path: Path) -> None:
+    """A change whose journal would be larger than recovery reads is blocked before the head names it."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    before = ground.tree()
+    ground.hf.site.log_limit = 1000
+    with pytest.raises(Blocked, match="too large") as caught:
+        ground.apply(put("a", b"new a"), put("b", b"new b"))
+    assert not caught.value.changed
+    assert (ground.tree(), ground.journal(), ground.statuses()) == (before, [], ["ABORTED"])
+
+
+@pytest.mark.parametrize("size", [-1, 0])
+def test_what_is_written_can_be_read(size: int) -> None:
+    """The limit is the same to the byte: a log of exactly the limit is whole, one byte less and it is blocked."""
+    ops = tuple(Op("flip", f"f{n}", f"e-aaaa/{n}", None, None) for n in range(2000))
+    whole = b"".join(log_chunks({}, ops, ()))
+    if size:
+        with pytest.raises(Blocked):
+            list(log_chunks({}, ops, (), len(whole) + size))
+    else:
+        assert parse_log(b"".join(log_chunks({}, ops, (), len(whole)))).ops == ops
+
+
+def test_a_path_that_recovery_would_not_touch_is_not_begun(tmp_path: Path) -> None:
+    """Whatever made the change set: an operation that rolling back would refuse is blocked before anything moves."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    before = ground.tree()
+    image = Image("file", 0o644, os.geteuid(), os.getegid(), 1, blake3(b"1").hexdigest())
+    for path in ("/".join(["n" * 200] * 21), ".git/config", "d/../b2"):
+        change = change_set([Change(path, None, image), Change("z", None, image)])
+        with pytest.raises(HoldfastError):
+            _transaction(ground).prepare(change, {}, {path: Bytes(b"1"), "z": Bytes(b"1")})
+        assert (ground.tree(), ground.journal()) == (before, [])

@@ -219,10 +219,10 @@ def test_a_directory_with_foreign_files_stays(tmp_path: Path) -> None:
 def test_undo_of_what_never_happened(tmp_path: Path) -> None:
     """Only what was completed can be undone; the refusal says how it ended."""
     ground = _ground(tmp_path)
-    rehearsal = ground.hf.simulate(ground.plan(put("a", b"1")))
+    rehearsal = ground.ready(ground.plan(put("a", b"1")))
     (ground / "a").write_bytes(b"theirs")
     with pytest.raises(Conflict):
-        ground.hf.execute(rehearsal, approved_by="me")
+        rehearsal.execute()
     with pytest.raises(InvalidInput, match="ABORTED"):
         ground.hf.undo(ground.hf.log()[0].id)
     with pytest.raises(UnknownId):

@@ -1,0 +1,59 @@
+"""How a change that did not land is told: what stopped it, under its own name."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from guarded import Refusing, guard, put
+from holdfast.cli.ending import telling_failure
+from holdfast.cli.screen import Screen
+from holdfast.errors import HoldfastError, VerificationFailed
+from holdfast.model.plan import CommandCheck
+
+
+def _told(workspace: Path, calls: Refusing, *, health: tuple[CommandCheck, ...] = ()) -> HoldfastError:
+    ground = guard(workspace, {"a": b"0", "d/b": b"0"}, calls)
+    rehearsal = ground.ready(ground.plan(put("a", b"1"), put("d/b", b"1"), health=health))
+    calls.armed = True
+    with pytest.raises(HoldfastError) as caught, telling_failure(Screen("text", colour=False), ground.hf):
+        rehearsal.execute()
+    assert (workspace / "a").read_bytes() == b"0"
+    return caught.value
+
+
+def test_a_right_that_is_missing_is_no_matter_of_health(tmp_path: Path) -> None:
+    """A directory that we may not write in: the error names the path, and does not speak of health."""
+    error = _told(tmp_path, Refusing("exchange", errno.EACCES, lambda name, *rest: name == "b"))
+    assert "Permission denied: 'd/b'" in error.message
+    assert "Health" not in error.message
+    assert error.hint.startswith("Rolled back. The workspace is byte for byte as before (2 paths proven).")
+
+
+def test_a_failed_health_check_is_told_as_one(tmp_path: Path) -> None:
+    """What failed is the health check, and that is what is said."""
+    error = _told(tmp_path, Refusing("exchange", errno.EACCES, lambda *args: False), health=(_FALSE,))
+    assert isinstance(error, VerificationFailed)
+    assert error.message.startswith("Health: false exited with 1")
+
+
+def test_a_change_that_landed_unrecorded_is_told_with_its_execution(tmp_path: Path) -> None:
+    """The change stands, its row does not: exit 1, changed, and the way on; the execution is attached."""
+    ground = guard(tmp_path, {"a": b"0"})
+    rehearsal = ground.ready(ground.plan(put("a", b"1")))
+    ground.hf.records._db.execute("PRAGMA busy_timeout=50")
+    other = sqlite3.connect(ground.state / "holdfast.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    screen = Screen("json", colour=False)
+    with pytest.raises(HoldfastError) as caught, telling_failure(screen, ground.hf):
+        rehearsal.execute()
+    other.close()
+    assert (caught.value.exit_status, caught.value.changed) == (1, True)
+    assert "the next verb" in caught.value.hint
+    assert ground.hf.last is not None and ground.hf.last.status == "COMPLETED"
+
+
+_FALSE = CommandCheck(("false",), 200)

@@ -1,0 +1,211 @@
+"""One stage at a time: plan, simulate, evaluate, approve, execute, and what each of them refuses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.store.signing import load_or_create_signer
+
+Tree = Callable[[], dict[str, bytes]]
+CHANGE = "intent: Number the release\nsteps:\n  - write: VERSION\n    content: '2'\n"
+RISKY = "intent: Deploy\nsteps:\n  - write: .github/workflows/ci.yml\n    content: 'on: push'\n"
+BUILDS = "intent: Build\nsteps:\n  - run: [sh, -c, 'tr a-z A-Z < old.txt > built.txt']\n"
+
+
+@pytest.fixture
+def simulated(guarded: Any, write: Callable[[str], str]) -> Callable[[str], dict[str, Any]]:
+    """The document of a kept simulation."""
+
+    def simulate(text: str) -> dict[str, Any]:
+        document: dict[str, Any] = guarded("simulate", write(text), "--json").document
+        return document
+
+    return simulate
+
+
+def test_the_stages_one_by_one(guarded: Any, write: Callable[[str], str], tree: Tree) -> None:
+    """A plan is kept, simulated by its id, decided, approved and executed; only the last changes a file."""
+    before = tree()
+    plan = guarded("plan", write(CHANGE), "--json").document
+    assert plan["status"] == "PLANNED"
+    report = guarded("simulate", plan["id"], "--json").document
+    assert (report["status"], report["plan_id"]) == ("SUCCESS", plan["id"])
+    decision = guarded("evaluate", report["id"], "--json").document
+    assert decision["status"] == "NEED_APPROVAL"
+    assert guarded("execute", report["id"]).status == 3
+    approval = guarded("approve", report["id"], "--reason", "seen", "--json").document
+    assert (approval["status"], approval["reason"]) == ("APPROVED", "seen")
+    assert tree() == before
+    done = guarded("execute", report["id"], "--json").document
+    assert done["status"] == "SUCCESS"
+    assert (guarded.directory / "VERSION").read_text() == "2"
+
+
+def test_an_approval_is_used_once(guarded: Any, simulated: Callable[[str], dict[str, Any]]) -> None:
+    """After an execution was undone, the same approval does not land the change again."""
+    id = simulated(CHANGE)["id"]
+    guarded("approve", id)
+    done = guarded("execute", id, "--json").document
+    guarded("undo", done["id"], "--yes")
+    again = guarded("execute", id)
+    assert again.status == 3
+    assert "It was not used before" in again.err
+    assert not (guarded.directory / "VERSION").exists()
+
+
+def test_a_rejection_stops_it(guarded: Any, simulated: Callable[[str], dict[str, Any]]) -> None:
+    """A no outweighs any yes, before or after it: exit 5, with the reason that was given."""
+    id = simulated(CHANGE)["id"]
+    guarded("approve", id)
+    assert guarded("reject", id, "--reason", "not on Friday").status == 0
+    refused = guarded("execute", id)
+    assert (refused.status, "not on Friday" in refused.err) == (5, True)
+
+
+def test_a_moved_base_is_a_conflict(guarded: Any, simulated: Callable[[str], dict[str, Any]]) -> None:
+    """When somebody made the file meanwhile, execution is refused with exit 8, and their file stays."""
+    id = simulated(CHANGE)["id"]
+    guarded("approve", id)
+    (guarded.directory / "VERSION").write_text("theirs")
+    refused = guarded("execute", id)
+    assert (refused.status, "VERSION" in refused.err) == (8, True)
+    assert (guarded.directory / "VERSION").read_text() == "theirs"
+
+
+@pytest.mark.parametrize("file", ["plan", "report", "changes"])
+def test_an_edited_dossier_is_refused(guarded: Any, simulated: Callable[[str], dict[str, Any]], file: str) -> None:
+    """Whatever of a kept simulation is edited, it is not carried out: exit 5 or 12, nothing changed."""
+    id = simulated(CHANGE)["id"]
+    guarded("approve", id)
+    path = guarded.directory / ".holdfast" / "simulations" / id / file
+    text = path.read_text()
+    path.write_text(text.replace("VERSION", "VERSIOM"))
+    assert path.read_text() != text
+    refused = guarded("execute", id)
+    assert refused.status in (5, 12)
+    assert not list(guarded.directory.glob("VERSIO*"))
+
+
+def test_an_edited_content_is_refused(guarded: Any, simulated: Callable[[str], dict[str, Any]]) -> None:
+    """The bytes that land are the bytes that were simulated: others are a conflict."""
+    id = simulated(CHANGE)["id"]
+    guarded("approve", id)
+    (guarded.directory / ".holdfast" / "simulations" / id / "0").write_text("3")
+    refused = guarded("execute", id)
+    assert refused.status == 8
+    assert not (guarded.directory / "VERSION").exists()
+
+
+def test_high_risk_is_typed(guarded: Any, simulated: Callable[[str], dict[str, Any]]) -> None:
+    """From high on neither --yes nor a plain approve is enough; the plan's id, typed, is."""
+    report = simulated(RISKY)
+    assert guarded("approve", report["id"]).status == 3
+    assert guarded("approve", report["id"], "--plan", "p-wrong").status == 3
+    assert guarded("approve", report["id"], "--plan", report["plan_id"]).status == 0
+    assert guarded("execute", report["id"]).status == 0
+
+
+def test_yes_does_not_give_what_must_be_typed(guarded: Any, write: Callable[[str], str]) -> None:
+    """`apply --yes` of a risky change keeps the simulation for people to look at: exit 3."""
+    refused = guarded("apply", write(RISKY), "--yes")
+    assert (refused.status, "holdfast approve s-" in refused.err) == (3, True)
+    assert not (guarded.directory / ".github").exists()
+
+
+def _config(home: Path, me: str, keys: dict[str, str]) -> None:
+    rows = "".join(f'{name} = "{key}"\n' for name, key in keys.items())
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = home / "config.toml"
+    path.write_text(f'[me]\nname = "{me}"\n[approvers]\n{rows}')
+    path.chmod(0o600)
+
+
+def test_two_people(guarded: Any, simulated: Callable[[str], dict[str, Any]], tmp_path: Path) -> None:
+    """With approvers configured, a risky change wants two of them, not one twice, and not its author."""
+    own = Path(os.environ["XDG_CONFIG_HOME"]) / "holdfast"
+    homes = {name: tmp_path / name / "holdfast" for name in ("ann", "ben")}
+    keys = {name: load_or_create_signer(str(home / "signing.key")).public for name, home in homes.items()}
+    keys["me"] = load_or_create_signer(str(own / "signing.key")).public
+    for name, home in {**homes, "me": own}.items():
+        _config(home, name, keys)
+        if home != own:
+            (home / "ledger.key").write_bytes((own / "ledger.key").read_bytes())
+            (home / "ledger.key").chmod(0o600)
+    report = simulated(RISKY)
+
+    def approves(name: str) -> int:
+        extra = {} if name == "me" else {"XDG_CONFIG_HOME": str(homes[name].parent)}
+        status: int = guarded.fresh("approve", report["id"], "--plan", report["plan_id"], **extra).status
+        return status
+
+    try:
+        for name in ("me", "ann", "ann"):
+            assert approves(name) == 0
+            refused = guarded("execute", report["id"])
+            assert (refused.status, "of 2 people" in refused.err) == (3, True)
+        assert approves("ben") == 0
+        assert guarded("execute", report["id"]).status == 0
+    finally:
+        (own / "config.toml").unlink()
+
+
+def test_a_command_is_rehearsed_on_both_kinds(guarded: Any, write: Callable[[str], str]) -> None:
+    """What a command makes is the same in an overlay and in a copy, and lands without running it again."""
+    documents = [
+        guarded("simulate", write(BUILDS), "--shadow", kind, "--json").document for kind in ("overlay", "copy")
+    ]
+    assert documents[0]["change_set"] == documents[1]["change_set"]
+    assert [document["shadow"] for document in documents] == ["overlay", "copy"]
+    assert guarded("apply", write(BUILDS), "--yes").status == 0
+    assert (guarded.directory / "built.txt").read_text() == (guarded.directory / "old.txt").read_text().upper()
+
+
+def test_words_become_a_plan_or_an_honest_no(guarded: Any) -> None:
+    """A plain request is carried out; an intent without steps is exit 2, with what is missing."""
+    assert guarded("apply", "create directory logs", "--yes").status == 0
+    assert (guarded.directory / "logs").is_dir()
+    vague = guarded("apply", "make it faster", "--yes")
+    assert (vague.status, "missing" in vague.err) == (2, True)
+    assert guarded("plan", "make it faster", "--json").document["status"] == "NO_STEPS"
+
+
+def test_the_chain_can_be_walked(guarded: Any, simulated: Callable[[str], dict[str, Any]]) -> None:
+    """From the plan, the simulation, the approval or the execution, trace shows the same chain, oldest first."""
+    report = simulated(CHANGE)
+    approval = guarded("approve", report["id"], "--json").document
+    done = guarded("execute", report["id"], "--json").document
+    kinds = ["simulation", "decision", "approval", "execution"]
+    for id in (report["id"], approval["id"], done["id"], report["plan_id"]):
+        items = guarded("trace", id, "--json").document["items"]
+        assert [item["kind"] for item in items] == kinds, id
+    assert guarded("show", report["id"], "--json").document["plan_id"] == report["plan_id"]
+    for id in (report["id"], items[1]["id"], approval["id"]):
+        assert id in guarded("show", id).out
+
+
+def test_decisions_are_replayed(guarded: Any, simulated: Callable[[str], dict[str, Any]]) -> None:
+    """Every decision follows again from its inputs; edited inputs are found, exit 12."""
+    simulated_id = simulated(CHANGE)["id"]
+    guarded("evaluate", simulated_id)
+    good = guarded("audit", "replay", "--json")
+    assert (good.status, [item["verdict"] for item in good.document["items"]]) == (0, ["same"])
+    inputs = next(iter(guarded("show", good.document["items"][0]["id"], "--json").document["inputs"] for _ in [0]))
+    blob = guarded.directory / ".holdfast" / "objects" / inputs[:2] / inputs[2:]
+    blob.write_bytes(blob.read_bytes()[:-4] + b"edit")
+    assert guarded("audit", "replay").status == 12
+
+
+def test_the_policy_tests_itself(guarded: Any) -> None:
+    """The built-in policy passes; a rule whose own test fails is exit 2, and then nothing is decided by it."""
+    assert guarded("policy", "test").status == 0
+    (guarded.directory / "holdfast.toml").write_text(
+        '[[policy.rules]]\nname = "Reviews notes"\npaths = ["notes/**"]\nrisk = "medium"\nmatch = ["other/x"]\n'
+    )
+    assert guarded("policy", "test").status == 2
+    assert guarded("apply", "create directory logs", "--yes").status == 2
+    assert not (guarded.directory / "logs").exists()

@@ -1,0 +1,466 @@
+"""Services through the whole road: a real site, restarted, found unwell, rolled back with its files, undone, redone."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from execution.little_site import LittleSite, little_site, put_away, wait_for
+from guarded import ME, Ground, Refusing, guard, in_child, put
+from holdfast.engine.history import collect
+from holdfast.errors import ApprovalNeeded, NeedsHuman, VerificationFailed
+from holdfast.model.execution import Execution
+from holdfast.model.plan import Call, CommandCheck, Effect, HealthCheck, HttpCheck, Launch, Plan, Service, Signal, Step
+from holdfast.sandbox.daemon import is_alive
+from holdfast.store.running import launched_name
+from holdfast.testing import At, FaultyCalls, KillAt
+
+RESTART = Service(Signal("restart", "site"), Signal("restart", "site"), 5000)
+STAYS = (sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)")
+
+
+class _Answers(BaseHTTPRequestHandler):
+    seen: ClassVar[list[str]] = []
+    broken: ClassVar[set[str]] = set()
+
+    def do_POST(self) -> None:
+        said = f"{self.command} {self.path}"
+        self.seen.append(said)
+        self.send_response(500 if said in self.broken else 204)
+        self.end_headers()
+
+    do_DELETE = do_POST
+
+    def log_message(self, *_: object) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def api() -> Iterator[str]:
+    _Answers.seen.clear()
+    _Answers.broken.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Iterator[Ground]:
+    found = guard(tmp_path / "workspace", {"site.conf": b"one"})
+    yield found
+    found.hf.close()
+
+
+@pytest.fixture
+def site(ground: Ground, home: Path) -> Iterator[LittleSite]:
+    made = little_site(ground.path)
+    made.configure(home / "xdg_config_home")
+    made.start()
+    yield made
+    made.stop()
+
+
+def healthy(site: LittleSite, within_ms: int = 3000) -> HealthCheck:
+    return HttpCheck(site.url, 200, within_ms=within_ms)
+
+
+def failing(site: LittleSite) -> tuple[Step, ...]:
+    return put("site.conf", b"bad two"), RESTART
+
+
+def record(ground: Ground, execution: Execution) -> dict[str, object]:
+    document = ground.hf.show(execution.id)[1]
+    assert document is not None
+    return document
+
+
+# ── forwards, and back when it is unwell ──
+
+
+def test_a_restarted_site_serves_the_new_files(ground: Ground, site: LittleSite) -> None:
+    """The service is restarted after the files are in place, and its health is asked after that."""
+    before = site.daemon()
+    execution = ground.apply(put("site.conf", b"two"), RESTART, health=(healthy(site),))
+    assert site.answer() == (200, b"two")
+    assert before is not None and not is_alive(before.identity)
+    assert (execution.status, execution.errors, len(site.processes())) == ("COMPLETED", (), 1)
+    assert ground.hf.log()[0].summary["services"] == 1
+
+
+def test_an_unhealthy_site_gets_its_old_files_and_is_well_again(ground: Ground, site: LittleSite) -> None:
+    """Health fails: files go back, the site is restarted with them, its health is asked once more, and all is told."""
+    before = ground.tree()
+    with pytest.raises(VerificationFailed, match="500") as caught:
+        ground.apply(*failing(site), health=(healthy(site, 600),))
+    execution = ground.hf.last
+    assert execution is not None
+    assert (execution.status, ground.tree()) == ("ROLLED_BACK", before)
+    assert site.answer() == (200, b"one")
+    assert execution.taken_back == ("site restarted with the old files", "healthy again")
+    assert caught.value.hint.startswith("site restarted with the old files, healthy again.")
+    told = record(ground, execution)
+    assert told["services_taken_back"] == list(execution.taken_back)
+    assert [receipt.passed for receipt in execution.receipts] == [False, True]
+    assert execution.receipts[1].tree_digest == execution.before_digest
+    assert ground.hf.log()[0].summary["taken_back"] == list(execution.taken_back)
+    assert ground.journal() == []
+
+
+def test_a_site_that_falls_over_is_told_with_its_last_words(ground: Ground, site: LittleSite) -> None:
+    """A service that ends as soon as it is started fails the change at once, in its own words."""
+    with pytest.raises(VerificationFailed, match="fatal indeed"):
+        ground.apply(put("site.conf", b"fatal"), RESTART)
+    assert (ground.statuses(), site.answer()) == (["ROLLED_BACK"], (200, b"one"))
+
+
+def test_a_site_that_is_not_well_afterwards_is_told_so(ground: Ground, site: LittleSite) -> None:
+    """What is found after the rollback is told, also when it is bad; the files are proven as before all the same."""
+    nowhere = HttpCheck(site.url, 204, within_ms=300)
+    with pytest.raises(VerificationFailed) as caught:
+        ground.apply(put("site.conf", b"two"), RESTART, health=(nowhere,))
+    execution = ground.hf.last
+    assert execution is not None and execution.status == "ROLLED_BACK"
+    assert "not healthy" in caught.value.hint
+    assert any(error.startswith("after the rollback:") for error in execution.errors)
+
+
+def test_a_site_that_did_not_run_does_not_run_after_a_rollback(ground: Ground, site: LittleSite) -> None:
+    """Restarting what did not run starts it; the rollback stops it again."""
+    site.stop()
+    with pytest.raises(VerificationFailed):
+        ground.apply(*failing(site), health=(healthy(site, 300),))
+    assert (site.processes(), ground.statuses()) == ([], ["ROLLED_BACK"])
+
+
+def test_a_launched_program_ends_with_the_rollback(ground: Ground, site: LittleSite) -> None:
+    """What a plan launched is ended when the plan fails, and nothing of it is left."""
+    with pytest.raises(VerificationFailed):
+        ground.apply(
+            put("site.conf", b"two"), Service(Launch(STAYS)), health=(HttpCheck(site.url, 204, within_ms=200),)
+        )
+    execution = ground.hf.last
+    assert execution is not None
+    assert execution.taken_back[0].startswith("ended ")
+    assert site.daemon(launched_name(f"{execution.id}-0")) is None
+    assert ground.statuses() == ["ROLLED_BACK"]
+
+
+def test_a_service_alone_is_a_change_too(ground: Ground, site: LittleSite) -> None:
+    """A plan without files restarts a service, each time it is applied, and is recorded."""
+    plan = Plan("only restart", (RESTART,))
+    for _ in range(2):
+        before = site.daemon()
+        assert ground.hf.already_done(plan) is None
+        ground.hf.execute(ground.hf.simulate(plan), approved_by=ME)
+        assert site.daemon() != before
+    assert ground.statuses() == ["COMPLETED", "COMPLETED"]
+
+
+# ── what cannot be taken back ──
+
+
+def test_a_call_without_a_way_back_needs_an_explicit_yes(ground: Ground, api: str) -> None:
+    """The report calls it critical, the gate asks for approval with that reason, and without it nothing is done."""
+    simulated = ground.hf.simulate(ground.plan(put("site.conf", b"two"), Service(Call(f"{api}/publish"))))
+    assert simulated.report.steps[1].risk == "CRITICAL"
+    assert simulated.report.steps[1].confirmations == (f"POST {api}/publish cannot be taken back",)
+    decision = ground.hf.evaluate(simulated)
+    assert decision.verdict == "NEED_APPROVAL"
+    assert any("cannot be taken back: step-2" in reason.detail for reason in decision.reasons)
+    with pytest.raises(ApprovalNeeded):
+        ground.hf.execute(simulated, decision=decision)
+    assert (_Answers.seen, (ground / "site.conf").read_bytes()) == ([], b"one")
+    ground.hf.execute(simulated, ground.hf.approve(decision), decision=decision)
+    assert (_Answers.seen, (ground / "site.conf").read_bytes()) == (["POST /publish"], b"two")
+
+
+def test_what_was_called_stands_when_something_later_fails(ground: Ground, site: LittleSite, api: str) -> None:
+    """The files go back, the record says what stands outside, and a person is needed: PARTIAL, exit 7."""
+    before = ground.tree()
+    with pytest.raises(NeedsHuman, match=r"POST .*/publish cannot be taken back") as caught:
+        ground.apply(
+            put("site.conf", b"two"), Service(Call(f"{api}/publish")), health=(HttpCheck(site.url, 204, within_ms=200),)
+        )
+    execution = ground.hf.last
+    assert execution is not None
+    assert (execution.status, caught.value.exit_status, caught.value.changed) == ("PARTIAL", 7, True)
+    assert ground.tree() == before
+    assert f"POST {api}/publish cannot be taken back" in ground.hf.log()[0].summary["errors"]  # type: ignore[operator]
+    assert f"holdfast show {execution.id}" in caught.value.hint
+    assert ground.ledger_statuses() == ["PARTIAL"]
+    assert ground.reopened().hf.recover() is None, "it is recorded, and nothing waits"
+
+
+def test_a_compensation_that_fails_needs_a_person(ground: Ground, site: LittleSite, api: str) -> None:
+    """Declared and failed is as good as not declared: PARTIAL, and the record says why; the others are taken back."""
+    _Answers.broken.add("DELETE /b")
+    steps = (
+        put("site.conf", b"two"),
+        Service(Call(f"{api}/a"), Call(f"{api}/a", "DELETE")),
+        Service(Call(f"{api}/b"), Call(f"{api}/b", "DELETE")),
+    )
+    with pytest.raises(NeedsHuman, match="answered 500"):
+        ground.apply(*steps, health=(HttpCheck(site.url, 204, within_ms=200),))
+    assert ground.statuses() == ["PARTIAL"]
+    assert _Answers.seen == ["POST /a", "POST /b", "DELETE /b", "DELETE /a"]
+
+
+def test_an_action_that_may_fail_is_in_the_record(ground: Ground, api: str) -> None:
+    """With `on_failure: continue` the change stands, and what failed is among its errors."""
+    _Answers.broken.add("POST /a")
+    plan = Plan("go on", (put("site.conf", b"two"), Service(Call(f"{api}/a"), Call(f"{api}/a", "DELETE"))),
+                on_failure="continue")  # fmt: skip
+    execution = ground.hf.execute(ground.hf.simulate(plan), approved_by=ME)
+    assert (execution.status, len(execution.errors)) == ("COMPLETED", 1)
+    assert ground.hf.log()[0].summary["errors"] == list(execution.errors)
+    assert [(step.success, step.error_message) for step in execution.steps] == [
+        (True, ""),
+        (False, execution.errors[0]),
+    ]
+    assert not any(step.rollback_invoked for step in execution.steps)
+
+
+# ── interruptions ──
+
+
+@pytest.mark.parametrize("point", ["action-begun", "action-done"])
+def test_interrupted_during_an_action_everything_goes_back(ground: Ground, site: LittleSite, point: str) -> None:
+    """Ctrl-C around the restart of a service: files and service are as before, and the next verb records it."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    before = ground.tree()
+    calls = FaultyCalls(At(point, interrupt))
+    there = ground.reopened(calls)
+    with pytest.raises(KeyboardInterrupt):
+        there.apply(put("site.conf", b"two"), RESTART)
+    assert (there.tree(), site.answer()) == (before, (200, b"one"))
+    there.hf.recover()
+    assert (there.statuses(), there.journal()) == (["ROLLED_BACK"], [])
+    there.hf.close()
+
+
+@pytest.mark.parametrize("fact", ["begun", "done"])
+def test_a_full_disk_during_the_actions_rolls_back(ground: Ground, site: LittleSite, fact: str) -> None:
+    """What cannot be noted fails: the change is rolled back with its services, and not left in doubt."""
+    calls = Refusing("pwrite", 28, lambda fd, data, at: fact.encode() in data)
+    there = ground.reopened(calls)
+    before = there.tree()
+    calls.armed = True
+    with pytest.raises(VerificationFailed, match="could not be noted"):
+        there.apply(put("site.conf", b"two"), RESTART)
+    assert calls.refused == 1
+    assert (there.tree(), there.statuses(), site.answer()) == (before, ["ROLLED_BACK"], (200, b"one"))
+    there.hf.close()
+
+
+def _die(ground: Ground, point: str, *steps: Step, health: tuple[HealthCheck, ...] = ()) -> None:
+    def act() -> None:
+        calls = FaultyCalls()
+        there = Ground(ground.path, calls)
+        simulated = there.hf.simulate(there.plan(*steps, health=health))
+        calls.arm(KillAt(point))
+        there.hf.execute(simulated, approved_by=ME)
+
+    ground.hf.close()
+    assert in_child(act) == -9
+    ground.hf = Ground(ground.path).hf
+
+
+def test_accepting_leaves_what_cannot_be_taken_back_and_says_so(ground: Ground, api: str) -> None:
+    """After a crash recovery asks for a person; `--accept` closes it as PARTIAL with what stands, and life goes on."""
+    before = ground.tree()
+    _die(ground, "commit", put("site.conf", b"two"), Service(Call(f"{api}/publish")))
+    for _ in range(2):
+        with pytest.raises(NeedsHuman, match="cannot be taken back"):
+            ground.hf.recover()
+    assert ground.tree() == before
+    found = ground.hf.recover(accept=True)
+    assert found is not None and [item.path for item in found.left] == [f"POST {api}/publish"]
+    assert ground.statuses() == ground.ledger_statuses() == ["PARTIAL"]
+    assert f"POST {api}/publish cannot be taken back" in ground.hf.log()[0].summary["errors"]  # type: ignore[operator]
+    assert (_Answers.seen, ground.journal()) == (["POST /publish"], [])
+    ground.apply(put("site.conf", b"three"))
+
+
+@pytest.mark.parametrize("point", ["ledger.durable", "in-ledger", "put-away"])
+def test_an_interrupted_acceptance_is_not_asked_again(ground: Ground, api: str, point: str) -> None:
+    """Killed while it was being recorded, an acceptance ends as PARTIAL at the next verb, with the same words."""
+    _die(ground, "commit", put("site.conf", b"two"), Service(Call(f"{api}/publish")))
+    ground.hf.close()
+    assert in_child(lambda: Ground(ground.path, FaultyCalls(KillAt(point))).hf.recover(accept=True)) == -9
+    ground.hf = Ground(ground.path).hf
+    ground.hf.recover()
+    assert ground.statuses() == ground.ledger_statuses() == ["PARTIAL"]
+    assert f"POST {api}/publish cannot be taken back" in ground.hf.log()[0].summary["errors"]  # type: ignore[operator]
+    assert ground.journal() == []
+
+
+def test_a_recorded_failure_is_not_asked_again(ground: Ground, api: str) -> None:
+    """Killed between the ledger entry that says what stands and the tidying up, recovery asks nobody again."""
+    health = (HttpCheck("http://127.0.0.1:9/", 200, within_ms=100),)
+    _die(ground, "in-ledger", put("site.conf", b"two"), Service(Call(f"{api}/publish")), health=health)
+    ground.hf.recover()
+    assert ground.statuses() == ground.ledger_statuses() == ["PARTIAL"]
+    assert (_Answers.seen, ground.journal()) == (["POST /publish"], [])
+
+
+def test_files_first_then_services_when_a_person_decides(ground: Ground, site: LittleSite) -> None:
+    """With somebody's edit in the way, the site is restarted when that is settled, with the files that stand then."""
+    _die(ground, "commit", put("site.conf", b"two"), put("other", b"x"), RESTART)
+    assert site.answer() == (200, b"two")
+    (ground / "site.conf").write_bytes(b"mine")
+    with pytest.raises(NeedsHuman):
+        ground.hf.recover()
+    assert site.answer() == (200, b"two")
+    ground.hf.recover(accept=True)
+    assert ((ground / "site.conf").read_bytes(), site.answer()) == (b"mine", (200, b"mine"))
+    assert ground.statuses() == ["PARTIAL"]
+
+
+def test_an_edit_during_the_health_check_restarts_with_what_stands(ground: Ground, site: LittleSite) -> None:
+    """A rollback that meets somebody's edit tells the site at once, and again when a person has decided."""
+    edit = (sys.executable, "-c", "import sys; open('site.conf','wb').write(b'mine'); sys.exit(1)")
+    with pytest.raises(NeedsHuman):
+        ground.apply(put("site.conf", b"two"), RESTART, health=(CommandCheck(edit, 2000),))
+    assert site.answer() == (200, b"mine")
+    (ground / "site.conf").write_bytes(b"settled")
+    ground.hf.recover(accept=True)
+    assert site.answer() == (200, b"settled")
+
+
+# ── undo, redo, restore ──
+
+
+def test_undo_restarts_with_the_old_files_and_redo_with_the_new(ground: Ground, site: LittleSite) -> None:
+    """What was done outside the files goes with an undo, is listed in its preview, and comes back with a redo."""
+    done = ground.apply(put("site.conf", b"two"), RESTART)
+    way = ground.hf.preview_undo(done.id)
+    assert way.services == ("take back restart site",)
+    assert site.answer() == (200, b"two"), "a preview does nothing"
+    for _ in range(2):
+        undone = ground.hf.undo(done.id)
+        assert site.answer() == (200, b"one")
+        assert ground.hf.preview_undo(undone.id).services == ("restart site",)
+        ground.hf.undo(undone.id)
+        assert site.answer() == (200, b"two")
+    assert ground.hf.audit().ok
+    assert len(site.processes()) == 1
+
+
+def test_undo_of_a_launch_ends_it_and_redo_launches_it(ground: Ground, site: LittleSite) -> None:
+    """The program launched by a plan ends with its undo, runs again after a redo, and ends with the second undo."""
+    done = ground.apply(Service(Launch(site.argv)), put("x", b"1")) if False else None
+    site.stop()
+    done = ground.apply(put("x", b"1"), Service(Launch(site.argv)))
+    name = launched_name(f"{done.id}-0")
+    first = site.daemon(name)
+    assert first is not None and is_alive(first.identity)
+    for _ in range(2):
+        undone = ground.hf.undo(done.id)
+        assert (site.processes(), site.daemon(name)) == ([], None)
+        ground.hf.undo(undone.id)
+        wait_for(lambda: len(site.processes()) == 1)
+    put_away(site.daemon(name))
+
+
+def test_undo_leaves_a_service_that_ran_before(ground: Ground, site: LittleSite) -> None:
+    """Undoing the start of a service that ran already does not stop it; of one that did not, it does."""
+    start = Service(Signal("start", "site"), Signal("stop", "site"), 5000)
+    ground.hf.undo(ground.apply(put("x", b"1"), start).id)
+    assert site.is_up()
+    site.stop()
+    ground.hf.undo(ground.apply(put("x", b"2"), start).id)
+    assert not site.processes()
+
+
+def test_undo_names_what_it_cannot_take_back(ground: Ground, api: str) -> None:
+    """A call without compensation stays, and the preview says so; calls with one are taken back newest first."""
+    steps: tuple[Effect, ...] = (Call(f"{api}/a"), Call(f"{api}/b"), Call(f"{api}/c"))
+    backs = (Call(f"{api}/a", "DELETE"), None, Call(f"{api}/c", "DELETE"))
+    done = ground.apply(put("x", b"1"), *(Service(*pair) for pair in zip(steps, backs, strict=True)))
+    way = ground.hf.preview_undo(done.id)
+    assert [(item.path, item.detail) for item in way.left] == [
+        (f"POST {api}/b", "was done and cannot be taken back; it stays")
+    ]
+    ground.hf.go_back(way, approved_by=ME)
+    assert _Answers.seen == ["POST /a", "POST /b", "POST /c", "DELETE /c", "DELETE /a"]
+
+
+def test_an_undo_that_fails_leaves_what_it_was_undoing(ground: Ground, site: LittleSite, api: str) -> None:
+    """A failing compensation rolls the undo back: new files, and the service runs with them."""
+    _Answers.broken.add("DELETE /a")
+    done = ground.apply(put("site.conf", b"two"), Service(Call(f"{api}/a"), Call(f"{api}/a", "DELETE")), RESTART)
+    with pytest.raises(VerificationFailed, match="answered 500"):
+        ground.hf.undo(done.id)
+    assert ((ground / "site.conf").read_bytes(), site.answer()) == (b"two", (200, b"two"))
+    assert ground.statuses() == ["COMPLETED", "ROLLED_BACK"]
+    assert _Answers.seen == ["POST /a", "DELETE /a", "POST /a"]
+
+
+def test_restore_takes_back_what_stands_newest_first(ground: Ground, api: str) -> None:
+    """Over several executions each one that stands is taken back once; what was undone already is not."""
+    moment = ground.apply(put("x", b"0")).id
+    at_ns = ground.hf.show(moment)[0].at_ns
+    for name in ("a", "b", "c"):
+        done = ground.apply(put("x", name.encode()), Service(Call(f"{api}/{name}"), Call(f"{api}/{name}", "DELETE")))
+    ground.hf.undo(done.id)
+    _Answers.seen.clear()
+    undone = ground.hf.restore(at_ns)
+    assert _Answers.seen == ["DELETE /b", "DELETE /a"]
+    assert (ground / "x").read_bytes() == b"0"
+    _Answers.seen.clear()
+    ground.hf.undo(undone.id)
+    assert _Answers.seen == ["POST /a", "POST /b"]
+    assert (ground / "x").read_bytes() == b"b"
+
+
+def test_a_service_alone_is_undone(ground: Ground, api: str) -> None:
+    """An execution without files has a way back too, and it is taken."""
+    done = ground.apply(Service(Call(f"{api}/a"), Call(f"{api}/a", "DELETE")))
+    ground.hf.undo(done.id)
+    assert _Answers.seen == ["POST /a", "DELETE /a"]
+    assert not ground.hf.show(done.id)[0].live
+
+
+def test_only_what_was_begun_is_undone(ground: Ground, api: str) -> None:
+    """After `on_failure: stop` the undo compensates what was reached, and not what never was."""
+    _Answers.broken.add("POST /a")
+    services = [Service(Call(f"{api}/{name}"), Call(f"{api}/{name}", "DELETE")) for name in ("a", "b")]
+    plan = Plan("stop there", (put("x", b"1"), *services), on_failure="stop")
+    done = ground.hf.execute(ground.hf.simulate(plan), approved_by=ME)
+    assert [step.success for step in done.steps] == [True, False, False]
+    assert done.steps[2].error_message == "not done, because something before it failed"
+    ground.hf.undo(done.id)
+    assert _Answers.seen == ["POST /a", "DELETE /a"]
+
+
+def test_gc_forgets_what_launches_said(ground: Ground) -> None:
+    """The log of a launched program goes with the old files of its execution."""
+    done = ground.apply(put("x", b"1"), Service(Launch(STAYS)))
+    ground.hf.undo(done.id)
+    log = ground.state / "services" / f"{launched_name(f'{done.id}-0')}.log"
+    assert log.exists()
+    for number in range(12):
+        ground.apply(put("y", b"%d" % number))
+    collect(ground.hf.pipeline, keep_ns=0, now_ns=2**62)
+    assert not log.exists()
+
+
+def test_signals_of_ours_do_not_reach_a_service(ground: Ground, site: LittleSite) -> None:
+    """Ctrl-C at the terminal goes to our process group; a service is in a session of its own."""
+    daemon = site.daemon()
+    assert daemon is not None
+    assert os.getsid(daemon.identity.pid) != os.getsid(0)

@@ -1,0 +1,58 @@
+"""Approvals, case by case. A new case is a few lines in `cases/approvals/`."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from gates.building import cases_in, evidence_of
+from gates.deciding import approvals_of, decision_of, is_genuine, office_of, standing_of
+from holdfast.gates.approvals import APPROVAL_RULES, SIGNATURE_RULE, standing
+
+CASES = dict(cases_in("approvals"))
+REPORT = evidence_of({}).simulation
+GIVEN = {"approvals", "approvers", "used", "agents", "made_by", "longest", "author", "risk", "verdict", "needed"}
+EXPECTED = {"case", "granted", "rejected", "people", "broken"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_approvals_are_worth(name: str) -> None:
+    """Granted or rejected, by how many people, and which rules each answer breaks: all is as the case says."""
+    case = CASES[name]
+    assert set(case) - GIVEN - EXPECTED == set()
+    found = standing_of(case, decision_of(case, REPORT))
+    assert found.granted == case["granted"]
+    assert found.rejected == case.get("rejected", False)
+    assert found.people == case.get("people", found.people)
+    assert found.reason
+    broken = {judged.id: list(judged.broken) for judged in found.judged}
+    assert {key: broken[key] for key in case.get("broken", {})} == case.get("broken", {})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_order_of_answers_does_not_matter(name: str) -> None:
+    """Answers in any order are worth the same."""
+    case = CASES[name]
+    decision = decision_of(case, REPORT)
+    results = {
+        standing(decision, answers, office_of(case), is_genuine)
+        for answers in permutations(approvals_of(case, decision))
+    }
+    assert len(results) == 1
+
+
+def test_every_approval_rule_is_seen_to_hold_and_to_break() -> None:
+    """Each rule, and the signature, has a case in which an approval breaks it and one in which an approval counts."""
+    names = {rule.name for rule in APPROVAL_RULES} | {SIGNATURE_RULE}
+    broken = {rule for case in CASES.values() for rules in case.get("broken", {}).values() for rule in rules}
+    assert names - broken == set()
+    assert any(case["granted"] for case in CASES.values())
+
+
+def test_a_verifier_that_fails_counts_nothing() -> None:
+    """Where no signature verifies, nothing is granted and nothing is rejected."""
+    decision = decision_of({}, REPORT)
+    answers = approvals_of({"approvals": [{}, {"answer": "reject"}]}, decision)
+    found = standing(decision, answers, office_of({}), lambda approval: False)
+    assert (found.granted, found.rejected, found.people) == (False, False, 0)

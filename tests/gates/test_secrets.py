@@ -1,0 +1,83 @@
+"""Secrets in added text: what is found, what is passed over, and that nothing leaks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gates.building import Case, cases_in, evidence_of, policy_of
+from holdfast.gates.evidence import Text, compared
+from holdfast.gates.secrets import GUESS, SHAPES, Finding, every_finding
+from holdfast.gates.write_gate import decide
+
+CASES = dict(cases_in("secrets"))
+
+
+def found(case: Case) -> tuple[Finding, ...]:
+    data = "".join(case["text"]).encode("latin-1" if case.get("latin") else "utf-8")
+    return every_finding([compared(case.get("path", "src/a.txt"), b"", data)])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_secrets_are_found_and_others_passed_over(name: str) -> None:
+    """A text with a secret gives its kind; a text that only looks like one gives nothing."""
+    assert [finding.shape for finding in found(CASES[name])] == CASES[name]["finds"]
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case["finds"]])
+def test_a_finding_never_holds_the_secret(name: str) -> None:
+    """No eight characters in a row of what follows the prefix stand in a finding."""
+    text = CASES[name]["text"][-1].removesuffix("'").removesuffix('"')
+    for finding in found(CASES[name]):
+        shown = f"{finding.path} {finding.shape} {finding.masked}"
+        body = text[8:]
+        assert [body[n : n + 8] for n in range(len(body) - 7) if body[n : n + 8] in shown] == []
+
+
+def test_a_known_secret_is_passed_over() -> None:
+    """A match whose digest the user's policy knows is not held against a change; another digest changes nothing."""
+    case: Case = {"changes": [{"edit": "src/a.py", "secret": ["ghp", "_R2d8sK1mQ9vX4tZ7bN3cW6yL0pJ5hG8fUaEo"]}]}
+    evidence = evidence_of(case)
+    (finding,) = every_finding(evidence.texts)
+    verdicts = [
+        decide(evidence, policy_of({"policy": {"user": {"known_secrets": [f"sha256:{digest}"]}}}), 1).verdict
+        for digest in (finding.digest, "0" * 64)
+    ]
+    assert verdicts == ["ALLOW", "NEED_APPROVAL"]
+
+
+@pytest.mark.parametrize("policy", [{}, {"user": {"secrets": "deny"}}, {"user": {"known_secret_paths": ["src"]}}])
+def test_findings_stand_in_for_texts_that_are_gone(policy: dict[str, object]) -> None:
+    """A replay that has the findings and not the texts comes to the very same decision."""
+    case: Case = {"changes": [{"edit": "src/a.py", "secret": ["ghp", "_R2d8sK1mQ9vX4tZ7bN3cW6yL0pJ5hG8fUaEo"]}]}
+    evidence, rules = evidence_of(case), policy_of({"policy": policy})
+    bare = replace(
+        evidence,
+        texts=tuple(text._replace(added="") for text in evidence.texts),
+        findings=every_finding(evidence.texts),
+    )
+    assert decide(bare, rules, 2) == decide(evidence, rules, 2)
+
+
+def test_every_shape_has_a_case() -> None:
+    """Each shape of token, and the guess, is found in at least one case."""
+    shapes = {shape for case in CASES.values() for shape in case["finds"]}
+    assert shapes == {shape.name for shape in SHAPES} | {GUESS}
+
+
+def test_only_what_is_added_is_searched() -> None:
+    """A secret that was there before, also on another line, is not this change's doing."""
+    secret = b"token = 'hK3vTq9Lw2Zs8Xc5'\n"
+    moved = compared("a", secret + b"x\n", b"x\ny\n" + secret)
+    assert (moved.added, moved.lines_added, moved.lines_removed) == ("y", 1, 0)
+    assert every_finding([moved]) == ()
+    again = compared("a", secret, secret * 2)
+    assert len(every_finding([again])) == 1
+
+
+def test_what_is_not_read_is_said() -> None:
+    """Text beyond the bound is not searched, and the facts say so; bytes with NUL are binary."""
+    cut = compared("a", b"", b"x\n" * 100 + b"token = 'hK3vTq9Lw2Zs8Xc5'\n", most=100)
+    assert (cut.unread, cut.lines_added) == (True, 50)
+    assert compared("a", b"", b"\0x") == Text("a", "\0x", 1, 0, binary=True)
