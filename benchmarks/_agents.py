@@ -1,7 +1,12 @@
-"""ansible and pyinfra copying to the local machine; only with --with-ansible, from a throw-away environment."""
+"""ansible and pyinfra copying to the local machine; only with --with-ansible, from a throw-away environment.
+
+Both take a second or so to start, and then up to a second a file, so they are asked for 100 files at most.
+Neither syncs; ansible renames each file into place, pyinfra copies over it.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,27 +18,46 @@ from _measure import run
 def contestants(place: str) -> list[type[Contestant]]:
     """Both, installed into a virtual environment beside the work; it goes with the arena."""
     folder = os.path.join(place, "agents")
+    Tool.bin = os.path.join(folder, "bin")
     if not os.path.isdir(folder):
         run([sys.executable, "-m", "venv", folder])
-        run([os.path.join(folder, "bin", "pip"), "install", "-q", "ansible-core", "pyinfra"])
-    Ansible.bin = Pyinfra.bin = os.path.join(folder, "bin")
+        run([os.path.join(Tool.bin, "pip"), "install", "-q", "ansible-core", "pyinfra"])
+        _configure(folder)
+    os.environ["ANSIBLE_CONFIG"] = os.path.join(folder, "ansible.cfg")
     return [Ansible, Pyinfra]
 
 
+def _configure(folder: str) -> None:
+    """ansible's defaults, whatever this user has configured, and nothing of it in this user's home."""
+    settings = {
+        "home": os.path.join(folder, "ansible"),
+        "remote_tmp": os.path.join(folder, "remote"),
+        # Left to itself it looks for a Python of the machine's, which costs time and may find a broken one.
+        "interpreter_python": os.path.join(Tool.bin, "python"),
+    }
+    with open(os.path.join(folder, "ansible.cfg"), "w") as file:
+        file.write("[defaults]\n" + "".join(f"{key} = {value}\n" for key, value in settings.items()))
+
+
 class Tool(Contestant):
+    """A program that is given a list of tasks, one a file."""
+
     bin = ""
+    file = ""
+    header = ""
+
+    @property
+    def script(self) -> str:
+        return os.path.join(self.work.place, self.file)
 
     def ready(self, move: Move) -> None:
         tree = self.work.tree(move.after)
         with open(self.script, "w") as file:
+            file.write(self.header)
             for path in self.work.paths:
-                file.write(self.task(path, os.path.join(tree, path), move))
+                file.write(self.task(os.path.join(self.folder, path), os.path.join(tree, path), move))
 
-    @property
-    def script(self) -> str:
-        raise NotImplementedError
-
-    def task(self, path: str, source: str, move: Move) -> str:
+    def task(self, target: str, source: str, move: Move) -> str:
         raise NotImplementedError
 
 
@@ -41,23 +65,13 @@ class Ansible(Tool):
     """One copy task a file, backup=yes."""
 
     name = "ansible local copy, backup=yes"
+    file = "play.yml"
+    header = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks:\n"
 
-    @property
-    def script(self) -> str:
-        return os.path.join(self.work.place, "play.yml")
-
-    def ready(self, move: Move) -> None:
-        super().ready(move)
-        with open(self.script) as file:
-            tasks = file.read()
-        with open(self.script, "w") as file:
-            file.write("- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks:\n" + tasks)
-
-    def task(self, path: str, source: str, move: Move) -> str:
-        target = os.path.join(self.folder, path)
+    def task(self, target: str, source: str, move: Move) -> str:
         if move.after == "none":
-            return f"  - ansible.builtin.file: {{path: {target}, state: absent}}\n"
-        return f"  - ansible.builtin.copy: {{src: {source}, dest: {target}, backup: true}}\n"
+            return f"  - ansible.builtin.file: {json.dumps({'path': target, 'state': 'absent'})}\n"
+        return f"  - ansible.builtin.copy: {json.dumps({'src': source, 'dest': target, 'backup': True})}\n"
 
     def go(self, move: Move) -> None:
         run([os.path.join(self.bin, "ansible-playbook"), "-i", "localhost,", self.script])
@@ -68,21 +82,13 @@ class Ansible(Tool):
 
 
 class Pyinfra(Tool):
+    """One put operation a file."""
+
     name = "pyinfra @local"
+    file = "deploy.py"
+    header = "from pyinfra.operations import files\n"
 
-    @property
-    def script(self) -> str:
-        return os.path.join(self.work.place, "deploy.py")
-
-    def ready(self, move: Move) -> None:
-        super().ready(move)
-        with open(self.script) as file:
-            tasks = file.read()
-        with open(self.script, "w") as file:
-            file.write("from pyinfra.operations import files\n" + tasks)
-
-    def task(self, path: str, source: str, move: Move) -> str:
-        target = os.path.join(self.folder, path)
+    def task(self, target: str, source: str, move: Move) -> str:
         if move.after == "none":
             return f"files.file(path={target!r}, present=False)\n"
         return f"files.put(src={source!r}, dest={target!r})\n"

@@ -12,6 +12,7 @@ import os
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -91,6 +92,25 @@ def run(argv: list[str], **options: object) -> None:
     if done.returncode:
         said = done.stderr.decode(errors="replace")[-2000:]
         raise SystemExit(f"{' '.join(argv[:6])}: exit {done.returncode}\n{said}")
+
+
+# A small program of its own: Linux counts what the parent had in memory when it started a child as the child's peak.
+_PEAK = """
+import os, sys
+quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+_, status, usage = os.wait4(os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=quiet), 0)
+print(usage.ru_maxrss * 1024)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def peak_of(argv: list[str]) -> int:
+    """Bytes: the largest resident set of a command (its path in full) that must succeed."""
+    measured = [sys.executable, "-S", "-c", _PEAK, *argv]
+    done = subprocess.run(measured, env=environment(), stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(argv[:6])}: exit {done.returncode}")
+    return int(done.stdout)
 
 
 def environment() -> dict[str, str]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from _contestants import MOVES, Command, Library, Work, patch_of
-from _measure import clocked, environment, run
+from _measure import clocked, peak_of, run
 
 import holdfast
 from holdfast.disk.calls import Calls
@@ -190,16 +190,8 @@ def peak_memory(work: Work) -> float:
     os.makedirs(work.place)
     command = Command(work, folder)
     command.ready(MOVES[0])
-    child = os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-m", "holdfast", "-C", folder, "apply", command.file, "--yes"],
-        environment(),
-        file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
-    )
-    _, status, usage = os.wait4(child, 0)
-    if status:
-        raise SystemExit(f"holdfast apply ended with status {os.waitstatus_to_exitcode(status)}")
+    peak = peak_of([sys.executable, "-m", "holdfast", "-C", folder, "apply", command.file, "--yes"])
     work.require(folder, "a")
     command.close()
     shutil.rmtree(work.place)
-    return usage.ru_maxrss * 1024
+    return peak

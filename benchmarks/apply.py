@@ -120,7 +120,7 @@ def _cycle(entrants: list[Contestant], rounds: int, *, many: bool) -> dict[str, 
     for number in range(rounds + (rounds > 1)):
         for move in MOVES:
             for contestant in entrants:
-                once = rounds == 1 or (many and isinstance(contestant, SLOW))
+                once = rounds == 1 or isinstance(contestant, _agents.Tool) or (many and isinstance(contestant, SLOW))
                 if number and once:
                     continue
                 seconds = one_turn(contestant, move)
