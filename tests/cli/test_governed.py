@@ -92,12 +92,12 @@ def test_an_edited_dossier_is_refused(guarded: Any, simulated: Callable[[str], d
 
 
 def test_an_edited_content_is_refused(guarded: Any, simulated: Callable[[str], dict[str, Any]]) -> None:
-    """The bytes that land are the bytes that were simulated: others are a conflict."""
+    """The bytes that land are the bytes that were simulated: edited ones are tampering, exit 12."""
     id = simulated(CHANGE)["id"]
     guarded("approve", id)
     (guarded.directory / ".holdfast" / "simulations" / id / "0").write_text("3")
     refused = guarded("execute", id)
-    assert refused.status == 8
+    assert (refused.status, "VERSION was edited" in refused.err) == (12, True)
     assert not (guarded.directory / "VERSION").exists()
 
 

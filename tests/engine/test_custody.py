@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,11 +26,11 @@ from engine.papers import (
 )
 from guarded import ME, Ground, guard, put
 from holdfast.engine.evidence import replayed
-from holdfast.engine.governance import _approval
 from holdfast.engine.history import collect
 from holdfast.engine.replay import replay_all
 from holdfast.engine.tracing import Link, trace
 from holdfast.errors import Tampering
+from holdfast.model.approval import Approval
 from holdfast.model.plan import Call, CommandCheck, Delete, Read, Run, Service, Symlink
 from holdfast.store.blobs import Blobs
 from holdfast.store.chain import Entry
@@ -153,7 +154,7 @@ def test_from_an_execution_back_to_its_plan(ground: Ground) -> None:
     answers = [entry.body for entry in _entries(ground, "approval") if entry.body["id"] in done["approvals"]]  # type: ignore[operator]
     assert done["status"] == "COMPLETED"
     assert sorted(str(body["by"]) for body in answers) == ["anna", "bert"]
-    assert all(is_signed(_approval(body)) for body in answers)
+    assert all(is_signed(_signed(body)) for body in answers)
     assert decision["subject"] == simulation["id"] == case.id
     assert {body["subject"] for body in answers} == {case.id}
     assert simulation["subject"] == done["plan_id"] == case.simulated.plan.id
@@ -167,6 +168,10 @@ def test_from_an_execution_back_to_its_plan(ground: Ground) -> None:
         assert len({body[name] for body in (done, decision, simulation, *answers)}) == 1
     assert {body["policy"] for body in answers} == {decision["policy"]}
     assert decision["simulation_digest"] == simulation["digest"] == case.simulated.report.digest
+
+
+def _signed(body: Mapping[str, Any]) -> Approval:
+    return Approval(**{name: value for name, value in body.items() if name != "subject"})
 
 
 def test_a_trace_is_the_same_from_every_link(ground: Ground) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -143,6 +144,13 @@ def _link_instead(path: Path) -> bool:
     return True
 
 
+def _directory_instead(path: Path) -> bool:
+    if not _remove(path):
+        return False
+    path.mkdir()
+    return True
+
+
 def _appear(path: Path) -> bool:
     if os.path.lexists(path) or not path.parent.is_dir() or path.parent.is_symlink():
         return False
@@ -150,32 +158,36 @@ def _appear(path: Path) -> bool:
     return True
 
 
-_MEDDLING = tuple(Meddling(act.__name__.strip("_"), act) for act in (_edit, _chmod, _remove, _link_instead, _appear))
+_MEDDLING = tuple(
+    Meddling(act.__name__.strip("_"), act)
+    for act in (_edit, _chmod, _remove, _link_instead, _directory_instead, _appear)
+)
 
 
-# Which of the paths, and what is done there, where that can be done.
-_MEDDLED = st.tuples(st.integers(0, 30), st.sampled_from(_MEDDLING))
+# Which of the paths, and what is done there; the next that can be done, where it cannot.
+_MEDDLED = st.tuples(st.integers(0, 30), st.integers(0, len(_MEDDLING) - 1))
 
 
-def _refusals(ground: Ground, steps: tuple[Step, ...], kind: ShadowKind, chosen: tuple[int, Meddling]) -> Iterator[str]:
+def _refusals(ground: Ground, steps: tuple[Step, ...], kind: ShadowKind, chosen: tuple[int, int]) -> Iterator[str]:
     """Simulate, let a stranger act on a path of the base, execute: a conflict, and nothing but the stranger's act.
 
     Yields what the stranger did, if anything.
     """
     hf = ground.hf
     simulated = hf.simulate(ground.plan(*steps), shadow=kind)
-    base = [change.path for change in simulated.change_set.changes]
-    base += [read.path for read in simulated.change_set.reads]
-    number, meddling = chosen
-    path = base[number % len(base)] if base else ""
-    if not path or not meddling.act(ground.path / path):
-        return
-    note(f"{meddling.name} {path}")
     decision = hf.evaluate(simulated)
     approval = hf.approve(decision, by=ME)
+    base = [change.path for change in simulated.change_set.changes]
+    base += [read.path for read in simulated.change_set.reads]
+    number, first = chosen
+    path = ground.path / (base[number % len(base)] if base else "nowhere at all/x")
+    done = next((each.name for each in (*_MEDDLING[first:], *_MEDDLING) if each.act(path)), None)
+    if done is None:
+        return
+    note(f"{done} {path}")
     with refused(ground, Conflict, 8):
         hf.execute(simulated, approval, decision=decision)
-    yield meddling.name
+    yield done
 
 
 def test_a_moved_base_is_refused_for_file_plans() -> None:
@@ -184,13 +196,13 @@ def test_a_moved_base_is_refused_for_file_plans() -> None:
 
     @settings(max_examples=100)
     @given(file_plans(), _MEDDLED)
-    def attempt(made: tuple[tuple[Step, ...], World], chosen: tuple[int, Meddling]) -> None:
+    def attempt(made: tuple[tuple[Step, ...], World], chosen: tuple[int, int]) -> None:
         with _fresh() as ground:
             struck.extend(_refusals(ground, made[0], "auto", chosen))
 
     attempt()
-    assert len(struck) >= 30
-    assert set(struck) == {meddling.name for meddling in _MEDDLING}
+    assert len(struck) >= 50
+    assert set(struck) >= {"edit", "remove", "appear"}
 
 
 def test_a_moved_base_is_refused_for_plans_with_commands() -> None:
@@ -199,12 +211,12 @@ def test_a_moved_base_is_refused_for_plans_with_commands() -> None:
 
     @settings(max_examples=30)
     @given(mixed_plans(), _KINDS, _MEDDLED)
-    def attempt(made: tuple[tuple[Step, ...], World], kind: ShadowKind, chosen: tuple[int, Meddling]) -> None:
+    def attempt(made: tuple[tuple[Step, ...], World], kind: ShadowKind, chosen: tuple[int, int]) -> None:
         with _fresh() as ground:
             struck.extend(f"{kind} {name}" for name in _refusals(ground, made[0], kind, chosen))
 
     attempt()
-    assert len(struck) >= 8
+    assert len(struck) >= 15
     assert {word.split()[0] for word in struck} == {"overlay", "copy"}
 
 
@@ -226,6 +238,33 @@ def test_what_a_stranger_put_into_a_doomed_directory_stays(steps: tuple[Step, ..
         simulated, decision = _simulated(ground, *steps)
         (ground / "d/theirs").write_bytes(b"precious\n")
         with refused(ground, Conflict, 8, ending="ROLLED_BACK"):
+            ground.hf.execute(simulated, decision=decision)
+
+
+def _socket_instead(path: Path) -> bool:
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(os.path.relpath(path))
+    return True
+
+
+def _fifo_instead(path: Path) -> bool:
+    path.unlink()
+    os.mkfifo(path)
+    return True
+
+
+@pytest.mark.parametrize(
+    "act",
+    [_edit, _remove, _link_instead, _directory_instead, _fifo_instead, _socket_instead],
+    ids=lambda act: act.__name__,
+)
+def test_what_moves_must_still_be_there(act: Callable[[Path], bool]) -> None:
+    """A file that moves onto another's place is copied when it is staged; anything else there by then is a conflict."""
+    with _fresh() as ground:
+        simulated, decision = _simulated(ground, Delete("a"), Move("b", "a"))
+        assert act(ground / "b")
+        with refused(ground, Conflict, 8):
             ground.hf.execute(simulated, decision=decision)
 
 

@@ -348,7 +348,7 @@ def test_undo_restarts_with_the_old_files_and_redo_with_the_new(ground: Ground, 
     """What was done outside the files goes with an undo, is listed in its preview, and comes back with a redo."""
     done = ground.apply(put("site.conf", b"two"), RESTART)
     way = ground.hf.preview_undo(done.id)
-    assert way.services == ("take back restart site",)
+    assert way.services == ("restart site with the old files",)
     assert site.answer() == (200, b"two"), "a preview does nothing"
     for _ in range(2):
         undone = ground.hf.undo(done.id)
@@ -366,6 +366,7 @@ def test_undo_of_a_launch_ends_it_and_redo_launches_it(ground: Ground, site: Lit
     site.stop()
     done = ground.apply(put("x", b"1"), Service(Launch(site.argv)))
     name = launched_name(f"{done.id}-0")
+    assert ground.hf.preview_undo(done.id).services[0].startswith("end ")
     first = site.daemon(name)
     assert first is not None and is_alive(first.identity)
     for _ in range(2):
@@ -379,7 +380,9 @@ def test_undo_of_a_launch_ends_it_and_redo_launches_it(ground: Ground, site: Lit
 def test_undo_leaves_a_service_that_ran_before(ground: Ground, site: LittleSite) -> None:
     """Undoing the start of a service that ran already does not stop it; of one that did not, it does."""
     start = Service(Signal("start", "site"), Signal("stop", "site"), 5000)
-    ground.hf.undo(ground.apply(put("x", b"1"), start).id)
+    way = ground.hf.preview_undo(ground.apply(put("x", b"1"), start).id)
+    assert way.services == ("leave site running",)
+    ground.hf.go_back(way, approved_by=ME)
     assert site.is_up()
     site.stop()
     ground.hf.undo(ground.apply(put("x", b"2"), start).id)

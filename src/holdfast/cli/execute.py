@@ -19,9 +19,9 @@ def command(face: Face, simulation: str) -> None:
         id = hf.resolve(simulation)
         try:
             found, verified = hf.kept(id)
+            decision = hf.evaluate(found, verified)
         except (Conflict, Tampering) as error:
             hf.note_refusal(id, error)
             raise
-        decision = hf.evaluate(found, verified)
         tell_decision(face.screen, decision)
         land(face.screen, hf, found, verified, decision)

@@ -6,11 +6,8 @@ They are one blob; the decision's ledger entry names it by digest, so edited inp
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
 
 from holdfast.engine.difference import PlannedDifference
 from holdfast.errors import Tampering
@@ -23,9 +20,10 @@ from holdfast.model.decision import Decision
 from holdfast.model.execution import Receipt
 from holdfast.model.plan import Plan, described
 from holdfast.model.saved_plan import plan_from
-from holdfast.model.saved_simulation import change_set_from, change_set_rows, receipt_from, simulation_from
-from holdfast.model.simulation import Simulation
+from holdfast.model.saved_simulation import change_set_from, receipt_from, simulation_from
+from holdfast.model.simulation import Simulation, step_document
 from holdfast.model.tables import Source as LayerSource
+from holdfast.store.documents import packed_lists, unpacked
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import Source
 
@@ -39,9 +37,22 @@ def evidence_of(
     receipts: Sequence[Receipt],
     author: str = PERSON,
 ) -> Evidence:
-    """Everything the gate looks at, read from what was captured."""
-    texts = tuple(_texts(PlannedDifference(site, change_set.changes, sources), change_set.changes))
-    return Evidence(plan, change_set, report, author, texts, tuple(receipts), root=site.path)
+    """Everything the gate looks at, read from what was captured; of each text only what was found in it stays."""
+    texts: list[Text] = []
+    findings: list[Finding] = []
+    for text in _texts(PlannedDifference(site, change_set.changes, sources), change_set.changes):
+        findings += every_finding((text,))
+        texts.append(text._replace(added=""))
+    return Evidence(
+        plan,
+        change_set,
+        report,
+        author,
+        tuple(texts),
+        tuple(receipts),
+        root=site.path,
+        findings=tuple(sorted(findings)),
+    )
 
 
 def _texts(difference: PlannedDifference, changes: Sequence[Change]) -> Iterator[Text]:
@@ -62,33 +73,38 @@ def _has_new_bytes(change: Change) -> bool:
 
 def kept_inputs(evidence: Evidence, layers: Sequence[LayerSource], approvers: int) -> bytes:
     """The evidence as a blob: what `replayed` needs, and nothing that is secret."""
-    plan = {**evidence.plan.document(), "steps": [described(step) for step in evidence.plan.steps]}
-    document = {
+    plan, report, changes = evidence.plan, evidence.simulation, evidence.change_set
+    head = {
         "version": 1,
-        "plan": plan,
-        "report": evidence.simulation.document(),
-        "made_ns": evidence.simulation.at_ns,
-        "changes": change_set_rows(evidence.change_set),
+        "plan": plan.document(),
+        "report": report.head(),
+        "made_ns": report.at_ns,
         "author": evidence.author,
-        "texts": [list(text._replace(added="")) for text in evidence.texts],
-        "findings": [list(finding) for finding in every_finding(evidence.texts)],
+        "findings": evidence.findings or (),
         "receipts": [receipt._asdict() for receipt in evidence.receipts],
-        "instructions": [list(item) for item in evidence.instructions],
+        "instructions": evidence.instructions,
         "root": evidence.root,
-        "layers": [list(layer) for layer in layers],
+        "layers": layers,
         "approvers": approvers,
     }
-    return zlib.compress(json.dumps(document).encode("ascii"), 1)
+    lists = {
+        "plan_steps": (described(step) for step in plan.steps),
+        "report_steps": map(step_document, report.steps),
+        "changes": changes.changes,
+        "reads": changes.reads,
+        "texts": evidence.texts,
+    }
+    return packed_lists(head, lists)
 
 
 def replayed(inputs: bytes) -> Decision:
     """The decision that these inputs give now; Tampering when they are not inputs."""
     try:
-        found: dict[str, Any] = json.loads(zlib.decompress(inputs))
+        found = unpacked(inputs)
         evidence = Evidence(
-            plan=plan_from(found["plan"]),
-            change_set=change_set_from(found["changes"]),
-            simulation=simulation_from(found["report"], found["made_ns"]),
+            plan=plan_from({**found["plan"], "steps": found["plan_steps"]}),
+            change_set=change_set_from(found),
+            simulation=simulation_from({**found["report"], "steps": found["report_steps"]}, found["made_ns"]),
             author=found["author"],
             texts=tuple(Text(*row) for row in found["texts"]),
             receipts=tuple(receipt_from(row) for row in found["receipts"]),
@@ -103,10 +119,4 @@ def replayed(inputs: bytes) -> Decision:
     return decide(evidence, layered(layers), approvers)
 
 
-def without_texts(evidence: Evidence) -> Evidence:
-    """The evidence as a replay has it: the verdict must be the same from both."""
-    bare = tuple(text._replace(added="") for text in evidence.texts)
-    return replace(evidence, texts=bare, findings=every_finding(evidence.texts))
-
-
-__all__ = ["GATE_VERSION", "evidence_of", "kept_inputs", "replayed", "without_texts"]
+__all__ = ["GATE_VERSION", "evidence_of", "kept_inputs", "replayed"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.checks.words import understood
@@ -25,7 +25,7 @@ class Job(NamedTuple):
     change_set: ChangeSet
     seen: Mapping[str, Seen]
     sources: Mapping[str, Source]
-    steps: tuple[StepReport, ...] = ()
+    steps: Sequence[StepReport] = ()
     health: tuple[HealthCheck, ...] = ()
     undoes: tuple[str, ...] = ()
     revives: tuple[str, ...] = ()

@@ -150,8 +150,8 @@ class Pipeline:
         return self.refused(simulated, approved_by, verified.receipts, Conflict(restless, hint="Nothing was changed."))
 
     def _land(self, simulated: Simulated, verified: Verified, decision: Decision, approved_by: str) -> Execution:
-        custody = self.governance.custody_of(simulated.report.id)
         try:
+            custody = self.governance.custody_of(simulated.report.id)
             stands = self.governance.require_open_gates(simulated, decision, custody, self._tree)
         except HoldfastError as error:
             return self._refused(simulated, approved_by, verified.receipts, error)
@@ -274,11 +274,10 @@ class Pipeline:
         return None
 
     def _keep_texts(self, txn: str, job: Job) -> None:
-        changes = {change.path: change.post for change in job.change_set.changes}
         items = (
             (post.digest, source.data)
-            for path, source in job.sources.items()
-            if isinstance(source, Bytes) and (post := changes.get(path)) is not None and post.kind == "file"
+            for path, _, post, _ in job.change_set.changes
+            if post is not None and post.kind == "file" and isinstance(source := job.sources.get(path), Bytes)
         )
         try:
             write_contents(self.site.calls, self.site.state.directory(f"journal/{txn}"), items)

@@ -8,12 +8,14 @@ A service step matches when its action was done; with `on_failure: continue` the
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import overload
 
 from holdfast.execution.services import Deed
 from holdfast.model.execution import Execution, StepResult
 from holdfast.simulation.rehearsal import StepReport
+from holdfast.store.journal import Op
 from holdfast.workspace.transaction import Transaction
 
 _ALL_OR_NOTHING = "not done, because the whole change failed"
@@ -25,8 +27,7 @@ def step_results(
 ) -> Sequence[StepResult]:
     """One result a step, in the plan's order; `deeds` are the service actions, as far as they came."""
     times = transaction.times_ns
-    # Where the last operation on each path that was begun stands in the order; the next one begins when it ends.
-    places = {op.path: place for place, op in enumerate(transaction.ops[: len(times)])}
+    begun = _Places(transaction.ops, len(times))
     started, completed = array("q"), array("q")
     acting: dict[str, Deed] = {}
     for report in reports:
@@ -35,12 +36,27 @@ def step_results(
             started.append(deed.started_ns or report.started_ns)
             completed.append(deed.ended_ns or report.completed_ns)
             continue
-        place = places.get(report.target)
+        place = begun.last_of(report.target)
         at = report.started_ns if place is None else times[place]
         ended = place is not None and place + 1 < len(times)
         started.append(at)
         completed.append(times[place + 1] if ended and place is not None else max(at, report.completed_ns))
     return StepResults(reports, started, completed, execution, acting, moved=bool(times))
+
+
+class _Places:
+    """Where the last operation on each path that was begun stands in the order; the next one begins when it ends.
+
+    Two sorted lists: a dictionary of 100,000 paths would be three times as large, when memory is at its peak.
+    """
+
+    def __init__(self, ops: Sequence[Op], begun: int) -> None:
+        self._order = array("i", sorted(range(begun), key=lambda place: ops[place].path))
+        self._paths = [ops[place].path for place in self._order]
+
+    def last_of(self, path: str) -> int | None:
+        found = bisect_right(self._paths, path) - 1
+        return self._order[found] if found >= 0 and self._paths[found] == path else None
 
 
 class StepResults(Sequence[StepResult]):

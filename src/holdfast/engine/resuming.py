@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from holdfast.engine.saving import load_simulation, save_simulation, seen_now
 from holdfast.engine.simulator import Simulated, Verified
-from holdfast.model.simulation import SimulatedStep
-from holdfast.simulation.rehearsal import StepReport
+from holdfast.simulation.reports import StepReports
 from holdfast.store.dossier import Dossiers
 from holdfast.workspace.site import Site
 
@@ -19,7 +18,7 @@ def resumed(site: Site, id: str) -> tuple[Simulated, Verified]:
     """The simulation with everything that landing it needs, and the receipts it had."""
     kept = load_simulation(site, id)
     seen = seen_now(site, kept.change_set)
-    steps = tuple(_step(number, step, kept.report.at_ns) for number, step in enumerate(kept.report.steps))
+    steps = StepReports(kept.report.steps, (), kept.report.at_ns)
     simulated = Simulated(kept.plan, kept.change_set, seen, kept.sources, steps, kept.report)
     return simulated, Verified(kept.report.receipts, kept.report.base_tree, kept.change_set.digest)
 
@@ -31,8 +30,3 @@ def kept_with(site: Site, simulated: Simulated, verified: Verified) -> Simulated
     if report.id != simulated.report.id:
         Dossiers(site.state, "simulations").remove(simulated.report.id)
     return simulated._replace(report=report, sources=sources)
-
-
-def _step(number: int, step: SimulatedStep, at_ns: int) -> StepReport:
-    met = step.precondition != "unmet"
-    return StepReport(number, step.operation, step.target, met, step.detail, at_ns, at_ns, step.affected, step.receipt)

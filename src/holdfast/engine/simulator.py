@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from holdfast.checks.confine import confined, written_to
@@ -28,11 +28,12 @@ from holdfast.model.execution import Receipt
 from holdfast.model.image import Seen
 from holdfast.model.path import printable
 from holdfast.model.plan import CommandCheck, Delete, Move, Plan, Run, Service, Step, described
-from holdfast.model.simulation import Outcome, Precondition, Simulation
+from holdfast.model.simulation import Outcome, Precondition, SimulatedStep, Simulation
 from holdfast.sandbox.profile import Limits, Profile
 from holdfast.sandbox.view import View
 from holdfast.simulation.rehearsal import Rehearsal, StepReport, Unrehearsable, rehearse
-from holdfast.simulation.report import Performed, step_report
+from holdfast.simulation.report import FileReports, Performed, step_report
+from holdfast.simulation.reports import StepReports
 from holdfast.simulation.workshop import Workshop
 from holdfast.store.blobs import Blobs
 from holdfast.store.database import Records
@@ -56,7 +57,7 @@ class Simulated(NamedTuple):
     change_set: ChangeSet
     seen: Mapping[str, Seen]
     sources: Mapping[str, Source]
-    steps: tuple[StepReport, ...]
+    steps: Sequence[StepReport]
     report: Simulation
 
 
@@ -133,7 +134,8 @@ class Simulator:
     def _simulated(self, plan: Plan, found: Rehearsal, base: Snapshot, workshop: Workshop | None) -> Simulated:
         status: Outcome = "UNSAFE" if workshop is not None and workshop.dangers else "SUCCESS"
         report = _report(plan, found.steps, found.change_set, status, base, workshop)
-        return Simulated(plan, found.change_set, found.seen, found.sources, found.steps, report)
+        steps = StepReports(report.steps, (step.started_ns for step in found.steps), report.at_ns)
+        return Simulated(plan, found.change_set, found.seen, found.sources, steps, report)
 
     def remember(self, plan: Plan) -> None:
         """So that it can be shown; its bytes are not kept by this."""
@@ -263,9 +265,7 @@ def _report(
         base=changes.base,
         base_tree=base.digest,
         predicted_tree=base.digest_after(changes.changes),
-        steps=tuple(
-            step_report(plan.steps[step.number], _performed(plan.steps[step.number], step, changes)) for step in steps
-        ),
+        steps=_steps(plan, steps, changes),
         by_products=workshop.by_products if workshop is not None else (),
         suspicious=workshop.suspicious if workshop is not None else (),
         dangers=workshop.dangers if workshop is not None else (),
@@ -273,6 +273,14 @@ def _report(
         shadow=workshop.kind if workshop is not None else "",
         at_ns=time.time_ns(),
     )
+
+
+def _steps(plan: Plan, steps: Sequence[StepReport], changes: ChangeSet) -> Sequence[SimulatedStep]:
+    """Of steps that only write files, and all went well, there may be very many."""
+    plain = all(step.precondition_met and step.operation not in ("run", "service") for step in steps)
+    if plain:
+        return FileReports(plan.steps, [step.detail for step in steps], lambda step: _affected(step, changes))
+    return tuple(step_report(plan.steps[s.number], _performed(plan.steps[s.number], s, changes)) for s in steps)
 
 
 def _performed(step: Step, report: StepReport, changes: ChangeSet) -> Performed:

@@ -41,6 +41,7 @@ _SETTLE_S = 0.1
 _POLL_S = 0.02
 _SYSTEMCTL_OUTPUT = 1 << 16
 _ASKING_MS = 10_000
+_WITH_FILES = " with the old files"
 
 
 class Program(NamedTuple):
@@ -63,7 +64,14 @@ class Action(NamedTuple):
 
     @property
     def wording(self) -> str:
-        return f"take back {worded(self.service.effect)}" if self.back else worded(self.service.effect)
+        effect = self.service.effect
+        if not self.back:
+            return worded(effect)
+        chosen = _chosen(effect, self.service.compensation, self.ran)
+        words = [f"end {_argv(effect)}"] if isinstance(effect, Launch) else []
+        if chosen is not None:
+            words.append(worded(chosen) + _WITH_FILES * (isinstance(chosen, Signal) and chosen.verb != "stop"))
+        return " and ".join(words) or f"leave {worded(effect).partition(' ')[2]} running"
 
     @property
     def is_final(self) -> bool:
@@ -139,7 +147,7 @@ class Host:
         ended = ""
         if isinstance(service.effect, Launch):
             self._end(launched_name(origin), service.within_ms)
-            ended = f"ended {worded(service.effect).removeprefix('launch ')}"
+            ended = f"ended {_argv(service.effect)}"
         chosen = _chosen(service.effect, service.compensation, ran)
         if chosen is None:
             return ended or f"{worded(service.effect)} had nothing to take back"
@@ -292,18 +300,18 @@ def _chosen(effect: Effect, compensation: Effect | None, ran: bool | None) -> Ef
 
 def _done(effect: Effect) -> str:
     match effect:
-        case Signal("restart", name):
-            return f"{name} restarted with the old files"
-        case Signal("reload", name):
-            return f"{name} reloaded with the old files"
-        case Signal("start", name):
-            return f"{name} started with the old files"
-        case Signal(_, name):
+        case Signal("stop", name):
             return f"{name} stopped"
+        case Signal(verb, name):
+            return f"{name} {verb}ed{_WITH_FILES}"
         case Launch():
-            return f"launched {worded(effect).removeprefix('launch ')} again"
+            return f"launched {_argv(effect)} again"
         case Call():
             return f"{worded(effect)} made"
+
+
+def _argv(effect: Launch) -> str:
+    return worded(effect).removeprefix("launch ")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b32encode
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -61,6 +62,30 @@ class ByProduct(NamedTuple):
     size: int
 
 
+class _Facts(NamedTuple):
+    """What follows from the steps, found in one pass."""
+
+    risk: StepRisk
+    irreversible: tuple[str, ...]
+    unrehearsed: tuple[str, ...]
+    all_rollbacks_exist: bool
+    feasible: bool
+
+
+def _facts(steps: Sequence[SimulatedStep]) -> _Facts:
+    worst, exist, feasible = 0, True, True
+    irreversible: list[str] = []
+    unrehearsed: list[str] = []
+    for step in steps:
+        worst = max(worst, STEP_RISKS.index(step.risk))
+        exist, feasible = exist and step.rollback.exists, feasible and step.rollback.feasible
+        if step.rollback.capability == "NONE":
+            irreversible.append(step.step_id)
+        if step.unrehearsed:
+            unrehearsed.append(step.unrehearsed)
+    return _Facts(STEP_RISKS[worst], tuple(irreversible), tuple(unrehearsed), exist, feasible)
+
+
 @dataclass(frozen=True, slots=True)
 class Simulation:
     plan_id: str
@@ -71,7 +96,8 @@ class Simulation:
     # The tree of the workspace the shadow stood on, and the tree it would become.
     base_tree: str
     predicted_tree: str
-    steps: tuple[SimulatedStep, ...]
+    # A tuple, or something that makes each step when it is looked at: there may be 100,000.
+    steps: Sequence[SimulatedStep]
     receipts: tuple[Receipt, ...] = ()
     by_products: tuple[ByProduct, ...] = ()
     # What programs did in the shadow that is discarded and worth a look: hooks, configuration or refs of .git.
@@ -83,11 +109,13 @@ class Simulation:
     at_ns: int = 0
     # Made once: a report has as many steps as the plan, and everybody asks for its digest.
     digest: str = field(init=False, repr=False, compare=False)
+    _facts: _Facts = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        digest = hashlib.sha256(canonical_rows({**self._head(), "steps": len(self.steps)}))
+        object.__setattr__(self, "_facts", _facts(self.steps))
+        digest = hashlib.sha256(canonical_rows({**self.head(), "steps": len(self.steps)}))
         for start in range(0, len(self.steps), _STEPS_AT_ONCE):
-            digest.update(canonical_rows(self.steps[start : start + _STEPS_AT_ONCE]))
+            digest.update(canonical_rows(tuple(self.steps[start : start + _STEPS_AT_ONCE])))
         object.__setattr__(self, "digest", digest.hexdigest())
 
     @property
@@ -98,21 +126,22 @@ class Simulation:
 
     @property
     def highest_risk(self) -> StepRisk:
-        return max((step.risk for step in self.steps), key=STEP_RISKS.index, default="SAFE")
+        return self._facts.risk
 
     @property
-    def irreversible(self) -> tuple[SimulatedStep, ...]:
-        return tuple(step for step in self.steps if step.rollback.capability == "NONE")
+    def irreversible(self) -> tuple[str, ...]:
+        """The ids of the steps that nothing takes back."""
+        return self._facts.irreversible
 
     @property
     def unrehearsed(self) -> tuple[str, ...]:
-        return tuple(step.unrehearsed for step in self.steps if step.unrehearsed)
+        return self._facts.unrehearsed
 
     def document(self) -> dict[str, object]:
         """The report as JSON shows it, without id and time."""
-        return {**self._head(), "steps": [_step_document(step) for step in self.steps]}
+        return {**self.head(), "steps": [step_document(step) for step in self.steps]}
 
-    def _head(self) -> dict[str, object]:
+    def head(self) -> dict[str, object]:
         """Everything but the steps."""
         return {
             "version": 1,
@@ -130,9 +159,9 @@ class Simulation:
             "enforced": list(self.enforced),
             "shadow": self.shadow,
             "highest_risk": self.highest_risk,
-            "all_rollbacks_exist": all(step.rollback.exists for step in self.steps),
-            "irreversible_actions": [step.step_id for step in self.irreversible],
-            "feasible": all(step.rollback.feasible for step in self.steps),
+            "all_rollbacks_exist": self._facts.all_rollbacks_exist,
+            "irreversible_actions": list(self.irreversible),
+            "feasible": self._facts.feasible,
         }
 
 
@@ -140,7 +169,8 @@ class Simulation:
 PLAN_RISK: dict[StepRisk, Risk] = {"SAFE": "low", "CAUTIOUS": "medium", "RISKY": "high", "CRITICAL": "critical"}
 
 
-def _step_document(step: SimulatedStep) -> dict[str, object]:
+def step_document(step: SimulatedStep) -> dict[str, object]:
+    """A step as JSON shows it."""
     row = step._asdict()
     row["rollback"] = step.rollback._asdict()
     row["receipt"] = step.receipt._asdict() if step.receipt is not None else None

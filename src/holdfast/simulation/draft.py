@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from holdfast.errors import Blocked, InvalidPath
+from holdfast.errors import Blocked, Conflict, InvalidPath
 from holdfast.model.changeset import Change, ChangeSet, Observation, change_set
 from holdfast.model.image import Image, Seen
 from holdfast.model.path import MAX_PATH_BYTES, ancestors_of, checked_path, is_protected, parent_of, printable

@@ -13,8 +13,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, assert_never
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, assert_never, overload
 
 from holdfast.model.execution import Receipt
 from holdfast.model.plan import (
@@ -32,6 +32,7 @@ from holdfast.model.plan import (
     Symlink,
     Update,
     Write,
+    step_id,
     worded,
 )
 from holdfast.model.simulation import Precondition, Rollback, SimulatedStep, StepRisk
@@ -72,6 +73,31 @@ def step_report(step: Step, performed: Performed) -> SimulatedStep:
         receipt=performed.receipt,
         unrehearsed=unrehearsed,
     )
+
+
+class FileReports(Sequence[SimulatedStep]):
+    """The reports of a plan's steps, made when they are looked at; what differs from step to step is a sentence."""
+
+    def __init__(
+        self, plan: Sequence[Step], details: Sequence[str], affected: Callable[[Step], tuple[str, ...]]
+    ) -> None:
+        self._plan, self._details, self._affected = plan, details, affected
+
+    def __len__(self) -> int:
+        return len(self._details)
+
+    @overload
+    def __getitem__(self, place: int) -> SimulatedStep: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[SimulatedStep]: ...
+
+    def __getitem__(self, place: int | slice) -> SimulatedStep | Sequence[SimulatedStep]:
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(len(self)))]
+        number = range(len(self))[place]  # as a list would have it, negative numbers included
+        step = self._plan[number]
+        return step_report(step, Performed(step_id(number), "met", self._details[number], self._affected(step)))
 
 
 def _target(step: Step) -> str:

@@ -18,7 +18,7 @@ from holdfast.disk.calls import Calls
 NAME = "contents"
 TEXT_LIMIT = 1 << 20
 _FRAME = struct.Struct("<32sI")
-_BATCH = 1 << 22
+_BATCH = 1 << 20
 
 
 def is_text(data: bytes) -> bool:
@@ -66,7 +66,7 @@ def _batches(items: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
         if not is_text(data):
             continue
         pending += (_FRAME.pack(bytes.fromhex(digest), len(data)), data)
-        size += len(data)
+        size += _FRAME.size + len(data)
         if size > _BATCH:
             yield b"".join(pending)
             pending, size = [], 0

@@ -23,6 +23,17 @@ def packed(head: Mapping[str, object], steps: Iterable[Mapping[str, object]]) ->
     return b"".join((*pieces, squeezer.flush()))
 
 
+def packed_lists(head: Mapping[str, object], lists: Mapping[str, Iterable[object]]) -> bytes:
+    """The object `head` with some more members, each a list of any length."""
+    squeezer = zlib.compressobj(_FASTEST)
+    pieces = [squeezer.compress(json.dumps(head)[:-1].encode("ascii"))]
+    for name, items in lists.items():
+        pieces.append(squeezer.compress(f", {json.dumps(name)}: [".encode("ascii")))
+        pieces += [squeezer.compress(piece.encode("ascii")) for piece in _listed(items)]
+        pieces.append(squeezer.compress(b"]"))
+    return b"".join((*pieces, squeezer.compress(b"}"), squeezer.flush()))
+
+
 def unpacked(data: bytes) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(zlib.decompress(data))
     return document
@@ -30,8 +41,12 @@ def unpacked(data: bytes) -> dict[str, Any]:
 
 def _spelled(head: Mapping[str, object], steps: Iterable[Mapping[str, object]]) -> Iterator[str]:
     yield json.dumps({**head, "steps": []})[:-2]
-    waiting, separator = iter(steps), ""
+    yield from _listed(steps)
+    yield "]}"
+
+
+def _listed(items: Iterable[object]) -> Iterator[str]:
+    waiting, separator = iter(items), ""
     while some := list(islice(waiting, _AT_ONCE)):
         yield separator + json.dumps(some)[1:-1]
         separator = ", "
-    yield "]}"

@@ -63,7 +63,9 @@ def observe(calls: Calls, directory: int, name: str, *, wait: bool = True) -> Se
 
 
 def stamp_of(found: os.stat_result) -> Stamp:
-    return Stamp(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_nlink)
+    mtime_ns, ctime_ns = found.st_mtime_ns, found.st_ctime_ns
+    # A new file has both alike: one number for two is 3 MB less for 100,000 of them.
+    return Stamp(found.st_ino, found.st_size, mtime_ns, mtime_ns if mtime_ns == ctime_ns else ctime_ns, found.st_nlink)
 
 
 def kind_of(found: os.stat_result) -> Kind | None:
