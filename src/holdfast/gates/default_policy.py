@@ -68,7 +68,8 @@ fabfile.py wscript SConstruct SConscript package.json bower.json deno.json deno.
 Gulpfile.js gulpfile.* webpack.config.* vite.config.* vitest.config.* jest.config.* rollup.config.* babel.config.*
 .babelrc .babelrc.* .eslintrc .eslintrc.* eslint.config.* .prettierrc.js prettier.config.* karma.conf.js
 playwright.config.* Makefile makefile GNUmakefile *.mk CMakeLists.txt *.cmake meson.build configure configure.ac
-BUILD.bazel WORKSPACE.bazel MODULE.bazel *.bzl .bazelrc justfile .justfile Taskfile.yml Taskfile.yaml mise.toml .mise.toml
+BUILD.bazel WORKSPACE.bazel MODULE.bazel *.bzl .bazelrc justfile .justfile Taskfile.yml Taskfile.yaml mise.toml
+.mise.toml
 .tool-versions Rakefile Gemfile *.gemspec build.rs Cargo.toml rust-toolchain.toml build.gradle build.gradle.kts
 settings.gradle settings.gradle.kts gradle.properties **/gradle/wrapper/** gradlew mvnw pom.xml **/.mvn/** build.xml
 build.sbt project.clj mix.exs rebar.config composer.json Package.swift Podfile *.csproj *.fsproj *.vbproj *.sln
