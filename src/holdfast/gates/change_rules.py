@@ -172,11 +172,11 @@ def _loses_content(deed: Deed) -> bool:
 def _limits(case: Case) -> Iterator[Said]:
     limits, changes = case.policy.scalars.limits, case.evidence.change_set.changes
     lines = sum(text.lines_added + text.lines_removed for text in case.evidence.texts)
-    size = sum(change.post.size for change in changes if change.post is not None and change.post.kind == "file")
+    size = sum(change.post.size for change in case.evidence.new_content() if change.post is not None)
     for name, value, most, unit in (
         ("files", len([change for change in changes if not _is_directory(change)]), limits.files, "files changed"),
         ("lines", lines, limits.lines, "lines changed"),
-        ("bytes", size, limits.bytes, "bytes in changed files"),
+        ("bytes", size, limits.bytes, "bytes of new content"),
         ("time_ms", _time_ms(case), limits.time_ms, "ms of programs run"),
     ):
         if value > most:

@@ -75,10 +75,16 @@ class Evidence:
     def unseen(self) -> Iterator[str]:
         """Files whose new content nobody gave us to read (E2)."""
         seen = {text.path for text in self.texts}
+        for change in self.new_content():
+            if change.path not in seen:
+                yield change.path
+
+    def new_content(self) -> Iterator[Change]:
+        """Files with bytes that were not there before; what only moves or changes its mode brings none."""
         moved = _moved_content(self.change_set.changes)
         for change in self.change_set.changes:
-            if change.path not in seen and _has_new_content(change, moved):
-                yield change.path
+            if _has_new_content(change, moved):
+                yield change
 
 
 def compared(path: str, before: bytes, after: bytes, *, most: int = MOST_TEXT_BYTES) -> Text:
