@@ -170,15 +170,20 @@ class CountingCalls(Calls):
 
 
 def flushes(work: Work) -> dict[str, int]:
-    """An update of N files through `hf.execute`; SQLite's own, if it checkpoints, go past Python and are not seen."""
+    """The landing of an update of N files, decided and approved before (each of those is one flush of the ledger more).
+
+    SQLite's own flushes, if it checkpoints, go past Python and are not seen.
+    """
     folder = os.path.join(work.place, "workspace")
     work.write(folder, "a")
     library = Library(work, folder)
     calls = CountingCalls()
     with holdfast.open(folder, calls=calls) as hf:
-        rehearsal = hf.simulate(library.plan(UPDATE))
+        simulated = hf.simulate(library.plan(UPDATE))
+        decision = hf.evaluate(simulated)
+        approval = hf.approve(decision, by="bench") if decision.verdict == "NEED_APPROVAL" else None
         calls.counted.clear()
-        hf.execute(rehearsal, approved_by="bench")
+        hf.execute(simulated, approval, approved_by="bench", decision=decision)
     library.close()
     shutil.rmtree(work.place)
     return dict(calls.counted)

@@ -48,6 +48,7 @@ from holdfast.workspace.tree import Snapshot, snapshot
 Progress = Callable[[str, int, int], None]
 ShadowKind = Literal["auto", "overlay", "copy"]
 _NOTHING = change_set(())
+_MANY = 20_000  # the built-in policy admits no more; above that memory counts, below it time
 
 
 class Simulated(NamedTuple):
@@ -278,7 +279,7 @@ def _report(
 def _steps(plan: Plan, steps: Sequence[StepReport], changes: ChangeSet) -> Sequence[SimulatedStep]:
     """Of steps that only write files, and all went well, there may be very many."""
     plain = all(step.precondition_met and step.operation not in ("run", "service") for step in steps)
-    if plain:
+    if plain and len(steps) > _MANY:
         return FileReports(plan.steps, [step.detail for step in steps], lambda step: _affected(step, changes))
     return tuple(step_report(plan.steps[s.number], _performed(plan.steps[s.number], s, changes)) for s in steps)
 

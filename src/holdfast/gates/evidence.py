@@ -93,17 +93,27 @@ def compared(path: str, before: bytes, after: bytes, *, most: int = MOST_TEXT_BY
     A line that only moves is not added. Bytes that are not UTF-8 are read one by one, so that a token among them shows.
     """
     unread = len(after) > most
-    old, new = Counter(before[:most].splitlines()), Counter(after[:most].splitlines())
-    fresh = new - old
-    added = b"\n".join(line for line in after[:most].splitlines() if line in fresh)
+    old, new = before[:most].splitlines(), after[:most].splitlines()
+    added, lines_added, lines_removed = _difference(old, new)
     return Text(
         path=path,
-        added=added.decode("utf-8", "surrogateescape"),
-        lines_added=fresh.total(),
-        lines_removed=(old - new).total(),
+        added=b"\n".join(added).decode("utf-8", "surrogateescape"),
+        lines_added=lines_added,
+        lines_removed=lines_removed,
         binary=b"\0" in after[:_LOOKED_AT_FOR_NUL],
         unread=unread,
     )
+
+
+def _difference(old: list[bytes], new: list[bytes]) -> tuple[list[bytes], int, int]:
+    """The lines that were not there before, how many, and how many are gone."""
+    before, after = set(old), set(new)
+    if len(before) == len(old) and len(after) == len(new):
+        added = [line for line in new if line not in before]  # each line once: no need to count
+        return added, len(added), len(before - after)
+    counted_old, counted_new = Counter(old), Counter(new)
+    fresh = counted_new - counted_old
+    return [line for line in new if line in fresh], fresh.total(), (counted_old - counted_new).total()
 
 
 def _moved_content(changes: tuple[Change, ...]) -> frozenset[tuple[str, str]]:
