@@ -151,6 +151,8 @@ class TestProcess:
 
         def restart() -> None:
             second = mortal("hf-restarted", 30)
+            while b"hf-restarted" not in Path(f"/proc/{second.pid}/cmdline").read_bytes():
+                time.sleep(0.001)  # exec gives it its words a moment after our call returns
             (workspace / "new.pid").write_text(f"{second.pid}\n")
             os.replace(workspace / "new.pid", workspace / "app.pid")
             first.kill()
