@@ -76,7 +76,7 @@ def verdict(
 
 @pytest.mark.crash
 @pytest.mark.root
-@pytest.mark.parametrize(("system", "name"), [("ext4", "few"), ("ext4", "many"), ("xfs", "many"), ("btrfs", "many")])
+@pytest.mark.parametrize(("system", "name"), [("ext4", "few"), ("ext4", "many"), ("xfs", "many"), ("btrfs", "many"), ("btrfs", "one")])
 def test_a_power_cut(system: FileSystem, name: str, memory: Path, power_cuts: Counted) -> None:
     """After a power cut at any flush the tree is old or new, and new once the change was acknowledged."""
     cuts, wrong = verdict(memory, system, name, 1 if system == "ext4" else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -253,7 +254,7 @@ def test_the_mark_is_gone_before_anything_moves(tmp_path: Path) -> None:
     seen: dict[str, bool] = {}
 
     def look(point: str) -> None:
-        seen[point] = (ground.state / "journal" / ground.journal()[0] / "unprepared").exists()
+        seen[point] = bool((ground.state / "journal" / ground.journal()[0]).stat().st_mode & stat.S_ISVTX)
 
     calls.arm(*(At(point, lambda point=point: look(point)) for point in ("staged", "logged", "prepared")))  # type: ignore[misc]
     ground.hf.execute(rehearsal, approved_by="me")

@@ -3,7 +3,7 @@
     journal/head            one 512-byte sector: the state of the newest prepared transaction
     journal/<txn>/log       records of what it will do; complete and durable before the head says PREPARED
     journal/<txn>/<n>       slots: before a flip the new object, after it the old one
-    journal/<txn>/unprepared  a mark that goes just before the head says PREPARED (see workspace.folder)
+    journal/<txn>/          its sticky bit is a mark that goes just before the head says PREPARED (see workspace.folder)
 
     head:  PREPARED ──commit──▶ COMMITTED
               ├─────rollback──▶ ABORTED

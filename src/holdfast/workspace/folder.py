@@ -1,39 +1,38 @@
 """The folder of a transaction: removed when nothing of it is needed, kept when it holds what undo needs.
 
-From its first moment until everything in it is durable a stage carries a mark, the file UNPREPARED.
+From its first moment until everything in it is durable a stage carries a mark: the sticky bit of its directory.
 The mark goes just before the head says PREPARED, so it proves that nothing of the stage ever moved;
 a stage without it is judged by its log, and one that cannot be judged is not removed (recovery, R2).
+It is a bit of the directory and not a file in it, because it must be there whenever the directory is:
+btrfs makes a synced slot durable together with its directory, and without the names beside it.
 """
 
 from __future__ import annotations
 
 import errno
-import os
+import stat
 
 from holdfast.disk.calls import Calls
 from holdfast.workspace.observe import look
 from holdfast.workspace.site import JOURNAL, KEPT, Site
 
-UNPREPARED = "unprepared"
-# What tells how far a stage came goes last.
-_LATE = {"log": 1, UNPREPARED: 2}
+_OURS = 0o700
+_MARKED = _OURS | stat.S_ISVTX
 
 
 def make_stage(site: Site, txn: str) -> None:
-    site.calls.mkdir(txn, 0o700, dir_fd=site.state.directory(JOURNAL))
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    site.calls.close(site.calls.open(UNPREPARED, flags, 0o600, dir_fd=site.state.directory(f"{JOURNAL}/{txn}")))
+    site.calls.mkdir(txn, _MARKED, dir_fd=site.state.directory(JOURNAL))
 
 
 def take_mark_away(site: Site, txn: str) -> None:
     """Everything in the stage is durable. No sync: the head and its log now say more than the mark."""
-    site.calls.unlink(UNPREPARED, dir_fd=site.state.directory(f"{JOURNAL}/{txn}"))
+    site.calls.fchmod(site.state.directory(f"{JOURNAL}/{txn}"), _OURS)
 
 
 def is_marked(site: Site, txn: str) -> bool:
     """Was this stage certainly never prepared? An empty one is as good: it has nothing to lose."""
-    names = site.calls.names(site.state.directory(f"{JOURNAL}/{txn}"))
-    return UNPREPARED in names or not names
+    directory = site.state.directory(f"{JOURNAL}/{txn}")
+    return bool(site.calls.fstat(directory).st_mode & stat.S_ISVTX) or not site.calls.names(directory)
 
 
 def remove_stage(site: Site, txn: str) -> None:
@@ -42,7 +41,8 @@ def remove_stage(site: Site, txn: str) -> None:
     if look(site.calls, journal, txn) is None:
         return
     directory = site.state.directory(f"{JOURNAL}/{txn}")
-    for name in sorted(site.calls.names(directory), key=lambda name: _LATE.get(name, 0)):
+    # The log goes last: while it exists, the stage can be judged.
+    for name in sorted(site.calls.names(directory), key=lambda name: name == "log"):
         try:
             site.calls.unlink(name, dir_fd=directory)
         except (IsADirectoryError, PermissionError):  # Linux says the first of a directory, POSIX the second

@@ -33,12 +33,12 @@ from holdfast.store.contents import NAME as CONTENTS
 from holdfast.store.effects import NAME as EFFECTS
 from holdfast.store.journal import LOG_LIMIT, Head, Log, Op, parse_log, read_head, write_head
 from holdfast.workspace.flip import Flipper
-from holdfast.workspace.folder import UNPREPARED, is_marked, remove_stage
+from holdfast.workspace.folder import is_marked, remove_stage
 from holdfast.workspace.observe import is_same, look
 from holdfast.workspace.rollback import roll_back, why_not_restorable
 from holdfast.workspace.site import JOURNAL, Site, is_txn
 
-_FILES = ("log", CONTENTS, EFFECTS, UNPREPARED)
+_FILES = ("log", CONTENTS, EFFECTS)
 
 
 class Unsettled(NamedTuple):
@@ -174,7 +174,7 @@ def _trusted_log(site: Site, head: Head) -> Log:
 
 def _is_being_removed(site: Site, txn: str) -> bool:
     """Removal deletes the log late; a folder without anything but perhaps the log is on its way out."""
-    return set(site.calls.names(site.state.directory(f"{JOURNAL}/{txn}"))) <= {"log", UNPREPARED}
+    return set(site.calls.names(site.state.directory(f"{JOURNAL}/{txn}"))) <= {"log"}
 
 
 def sweep(site: Site) -> None:
