@@ -19,6 +19,7 @@ from holdfast.testing import SYNCS, Drop, Fault, KillAt
 
 Counted = Callable[[int], None]
 SYSTEMS: tuple[FileSystem, ...] = ("ext4", "xfs", "btrfs")
+OFTEN = [("ext4", "few"), ("ext4", "many"), ("xfs", "many"), ("btrfs", "many"), ("btrfs", "one")]
 _SECTOR = frozenset({"fdatasync"})
 _BARRIERS = frozenset({"fsync", "sync_file_system"})
 BARRIER_1 = Drop(SYNCS - _SECTOR, until="prepared")
@@ -76,7 +77,7 @@ def verdict(
 
 @pytest.mark.crash
 @pytest.mark.root
-@pytest.mark.parametrize(("system", "name"), [("ext4", "few"), ("ext4", "many"), ("xfs", "many"), ("btrfs", "many"), ("btrfs", "one")])
+@pytest.mark.parametrize(("system", "name"), OFTEN)
 def test_a_power_cut(system: FileSystem, name: str, memory: Path, power_cuts: Counted) -> None:
     """After a power cut at any flush the tree is old or new, and new once the change was acknowledged."""
     cuts, wrong = verdict(memory, system, name, 1 if system == "ext4" else 0)
