@@ -28,6 +28,7 @@ FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"sandbox"}),
     frozenset({"store"}),
     frozenset({"workspace"}),
+    frozenset({"proxy"}),
     frozenset({"agents"}),
     STAGES,
     frozenset({"telemetry"}),

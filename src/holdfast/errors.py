@@ -16,6 +16,7 @@
     ├── Conflict ............................. 8   the workspace is not what was simulated
     ├── Locked ............................... 9   another process is at work
     ├── LimitReached ......................... 10  time or budget
+    ├── AgentFailed .......................... 11  an agent did not do what it was asked, whatever it says
     ├── Tampering ............................ 12  ledger, journal or state was edited
     └── Interrupted .......................... 130 the user pressed Ctrl-C; state is safe
 
@@ -124,6 +125,11 @@ class Locked(HoldfastError):
 class LimitReached(HoldfastError):
     code = "limit_reached"
     exit_status = 10
+
+
+class AgentFailed(HoldfastError):
+    code = "agent_failed"
+    exit_status = 11
 
 
 class Tampering(HoldfastError):
