@@ -15,11 +15,16 @@ from holdfast.sandbox.process import Command
 from sandbox.cell import PLAIN, Cell, as_ordinary_user, said
 
 
+def _layers_hold(found: Enforcement) -> bool:
+    return any(row.what == "layers" and row.enforced for row in found.guarantees)
+
+
 def test_the_probe_tells_what_holds_here(cell: Cell, public: Path) -> None:
     """Where a sandbox can be had, each promise is listed with the means by which it is kept."""
     found = cell.act(lambda: probe(str(cell.place)))
-    assert found.sandboxed and found.overlay
+    assert found.sandboxed and _layers_hold(found)
     assert any(line.startswith("network: enforced, an empty network namespace") for line in found.lines)
+    assert any(line.startswith("model proxy: enforced, a port of the sandbox's own loopback") for line in found.lines)
     assert os.listdir(cell.place) and not [name for name in os.listdir(cell.place) if "probe" in name]
 
 
@@ -57,7 +62,7 @@ def test_a_host_that_cannot_confine_says_so(public: Path) -> None:
         return probe(str(public / "home"))
 
     found = as_ordinary_user(act)
-    assert not found.sandboxed and not found.overlay
+    assert not found.sandboxed and not _layers_hold(found)
     assert not any(row.enforced for row in found.guarantees)
     assert all("user namespace" in line for line in found.lines)
 

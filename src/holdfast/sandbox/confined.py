@@ -17,22 +17,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from holdfast.errors import InvalidInput, SandboxUnavailable
 from holdfast.model.path import printable
-from holdfast.sandbox import shown
-from holdfast.sandbox.process import Command, Finished, run
+from holdfast.sandbox import home, shown
+from holdfast.sandbox.process import Command, Finished, Watch, run
 from holdfast.sandbox.profile import Profile
 from holdfast.sandbox.syscalls import system_call_filter
 from holdfast.sandbox.view import Layer, View
 from holdfast.sandbox.watch import Meter, can_watch, rlimits
 from holdfast.sandbox.wire import LayerRow, Spec, Task, packed
 
+# Asked while a program runs; a word ends it, and says why.
+Stop: TypeAlias = Callable[[], str]
+
 SHIFT = 100_000
 _BWRAPS = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 _HELPERS_PATH = "/usr/bin:/bin"
 _AF_VSOCK = 40
+_FIRST_PORT, _LAST_PORT = 1024, 65535
 
 
 class Confined(NamedTuple):
@@ -64,9 +68,19 @@ class _Report(NamedTuple):
 
 
 def run_confined(
-    command: Command, view: View, profile: Profile, *, on_output: Callable[[bytes], None] | None = None
+    command: Command,
+    view: View,
+    profile: Profile,
+    *,
+    on_output: Callable[[bytes], None] | None = None,
+    stop: Stop | None = None,
+    ends: tuple[int, ...] = (),
 ) -> Confined:
-    """Run to the end or to a limit. InvalidInput when there is no such program inside."""
+    """Run to the end or to a limit. InvalidInput when there is no such program inside.
+
+    `stop` is asked every 50 ms; a word from it ends the run, and is its `limit`.
+    `ends` are what the program gets as standard input and output instead (`conversation.py`).
+    """
     _check(command, view, profile)
     filtered = system_call_filter()
     reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -74,9 +88,9 @@ def run_confined(
     try:
         if filtered.program:
             descriptors.append(_in_memory(filtered.program))
-        descriptors.append(packed(*_orders(command, view, profile, descriptors)))
-        helpers = _helper_command(command, view, profile, descriptors)
-        finished = run(helpers, on_output=on_output, watch=Meter(profile.limits, _written_to(view)))
+        descriptors.append(packed(*_orders(command, view, profile, descriptors, ends)))
+        helpers = _helper_command(command, view, profile, descriptors, ends)
+        finished = run(helpers, on_output=on_output, watch=_watch(view, profile, stop))
         for fd in descriptors:
             os.close(fd)
         descriptors = []
@@ -106,15 +120,26 @@ def is_real_root() -> bool:
 def _check(command: Command, view: View, profile: Profile) -> None:
     if not command.argv or not command.argv[0]:
         raise InvalidInput("the command is empty")
-    texts = (*command.argv, *command.env, *command.env.values(), command.cwd, view.path, *profile.readable)
+    texts = (
+        *command.argv,
+        *command.env,
+        *command.env.values(),
+        command.cwd,
+        view.path,
+        *profile.readable,
+        profile.home,
+    )
     if any("\0" in text for text in texts):
         raise InvalidInput("a NUL byte cannot be passed to a program")
-    for path in (view.path, view.base, *profile.readable, *profile.writable, *profile.hidden):
+    homes = (profile.home,) if profile.home else ()
+    for path in (view.path, view.base, *profile.readable, *profile.writable, *profile.hidden, *homes):
         if not path.startswith("/") or os.path.normpath(path) != path:
             raise InvalidInput(f"{printable(path)}: a sandbox wants absolute, plain paths")
     shown.check(view)
     if profile.network == "proxy" and not os.path.exists(profile.proxy_socket):
         raise SandboxUnavailable(f"there is no proxy at {printable(profile.proxy_socket)}")
+    if profile.forward_port and (profile.network != "proxy" or not _FIRST_PORT <= profile.forward_port <= _LAST_PORT):
+        raise InvalidInput(f"port {profile.forward_port} cannot lead to a proxy with network {profile.network}")
     filtered = bool(system_call_filter().program)
     if profile.network != "full" and not filtered and _has_vsock():
         raise SandboxUnavailable("without a system call filter AF_VSOCK would reach the host of this machine")
@@ -122,7 +147,8 @@ def _check(command: Command, view: View, profile: Profile) -> None:
         raise SandboxUnavailable("neither this bubblewrap nor a system call filter forbids new user namespaces")
     if not can_watch():
         raise SandboxUnavailable("this kernel does not list the children of a process; limits could not be kept")
-    for path in profile.writable if is_real_root() else ():
+    home.check(view, profile)
+    for path in (*profile.writable, *homes) if is_real_root() else ():
         if os.stat(path).st_uid != SHIFT:
             raise SandboxUnavailable(
                 f"{printable(path)} must belong to uid {SHIFT} to be writable in a sandbox of root's"
@@ -147,7 +173,9 @@ def _has_vsock() -> bool:
     return True
 
 
-def _orders(command: Command, view: View, profile: Profile, descriptors: list[int]) -> tuple[Spec, Task]:
+def _orders(
+    command: Command, view: View, profile: Profile, descriptors: list[int], ends: tuple[int, ...]
+) -> tuple[Spec, Task]:
     """What each of the two helpers is to do. `descriptors`: the report, and the filter when there is one."""
     python = shown.interpreter(view.path)
     mounts = shown.rows(view, profile, python)
@@ -181,6 +209,8 @@ def _orders(command: Command, view: View, profile: Profile, descriptors: list[in
         deaf=profile.network == "none",
         seccomp=len(descriptors) > 1,
         landlock=True,
+        forward=(profile.forward_port, shown.PROXY, shown.FORWARD) if profile.forward_port else (),
+        ends=ends,
     )
     return spec, task
 
@@ -205,11 +235,15 @@ def _layer_row(layer: Layer) -> LayerRow:
     return parent, os.path.relpath(layer.upper, parent), os.path.relpath(layer.work, parent)
 
 
-def _written_to(view: View) -> str:
-    return view.layers[-1].upper if view.layers else view.base
+def _watch(view: View, profile: Profile, stop: Stop | None) -> Watch:
+    written_to = (view.layers[-1].upper if view.layers else view.base, *((profile.home,) if profile.home else ()))
+    meter = Meter(profile.limits, written_to)
+    return meter if stop is None else lambda pid, printed: stop() or meter(pid, printed)
 
 
-def _helper_command(command: Command, view: View, profile: Profile, descriptors: list[int]) -> Command:
+def _helper_command(
+    command: Command, view: View, profile: Profile, descriptors: list[int], ends: tuple[int, ...]
+) -> Command:
     python = shown.interpreter(view.path)
     stage = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stage.py")
     report, orders = descriptors[0], descriptors[-1]
@@ -220,7 +254,7 @@ def _helper_command(command: Command, view: View, profile: Profile, descriptors:
         env={"PATH": _HELPERS_PATH},
         timeout_ms=min(limits),
         grace_ms=0,
-        pass_fds=tuple(descriptors),
+        pass_fds=(*descriptors, *ends),
     )
 
 

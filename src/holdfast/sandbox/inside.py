@@ -18,6 +18,7 @@ Invariants
   I2  The program cannot reach this process: signals from inside do not touch pid 1, it is not dumpable,
       and Landlock puts the program in a domain below it. So the report is ours.
   I3  The program gets descriptors 0, 1 and 2, the environment it was given, and nothing else.
+      Where its input and output are a conversation, nobody else in here holds an end of them.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ _RIGHTS = (13, 14, 15, 15, 16)
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _TCP, _SCOPES = 3, 3  # bind and connect; abstract sockets and signals
 
+TYPE_CHECKING = False  # as typing's, whose import takes longer than all of this
+if TYPE_CHECKING:
+    from holdfast.sandbox.forward import Forwarder
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -59,9 +64,10 @@ def main() -> None:
     spec, report = int(sys.argv[1]), int(sys.argv[2])
     raw = os.pread(spec, os.fstat(spec).st_size, 0)
     # wire.Task says what each of them is.
-    argv, cwd, env, limits, readable, writable, alone, deaf, seccomp, landlock = marshal.loads(raw)[1]
+    argv, cwd, env, limits, readable, writable, alone, deaf, seccomp, landlock, forward, ends = marshal.loads(raw)[1]
     os.close(spec)
     os.set_inheritable(report, False)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # which does nothing to pid 1; Python's own would (I2)
     _do("PR_SET_DUMPABLE", _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0))
     facts = _facts(landlock)
     for name, value in facts.items():
@@ -70,9 +76,11 @@ def main() -> None:
     if wrong:
         _say(report, f"refused\t{wrong}")
         os._exit(125)
+    forwarder = _forwarder(report, *forward) if forward else None
     child = os.fork()
     if child == 0:
         try:
+            _connect(ends)
             _limit(limits)
             if facts["landlock"]:
                 _fence(facts["landlock"], readable, writable, deaf)
@@ -82,7 +90,9 @@ def main() -> None:
             _say(report, f"failed\t{named}{error.strerror}")
         finally:
             os._exit(125)
-    _watch(child, report)
+    for end in ends:
+        os.close(end)
+    _watch(child, report, forwarder)
 
 
 def _facts(landlock: bool) -> dict[str, int]:
@@ -112,6 +122,26 @@ def _wrong(facts: dict[str, int], alone: bool, seccomp: bool) -> str:
     if alone and facts["interfaces"]:
         return "the network namespace is not empty"
     return ""
+
+
+def _forwarder(report: int, port: int, proxy: str, source: str) -> Forwarder:
+    """Listening already; the file is loaded by its path, since nothing is searched for in here."""
+    from importlib.machinery import SourceFileLoader
+
+    module = type(sys)("forward")
+    try:
+        SourceFileLoader("forward", source).exec_module(module)
+        made: Forwarder = module.Forwarder(port, proxy)
+    except OSError as error:
+        _say(report, f"refused\tnobody can listen on port {port} inside: {error.strerror}")
+        os._exit(125)
+    return made
+
+
+def _connect(ends: tuple[int, ...]) -> None:
+    """The program's side of a conversation: its input and its output."""
+    for number, end in enumerate(ends):
+        os.dup2(end, number)
 
 
 def _limit(limits: tuple[tuple[str, int], ...]) -> None:
@@ -174,23 +204,35 @@ def _start(argv: tuple[str, ...], cwd: str, env: dict[str, str]) -> None:
     raise reason
 
 
-def _watch(child: int, report: int) -> None:
+def _watch(child: int, report: int, forwarder: Forwarder | None) -> None:
     """Be the parent of every orphan until the program ends; then say what is left, and end it with us."""
-    status = None
-    while status is None:
-        pid, ended = os.waitpid(-1, 0)
-        if pid == child:
-            status = ended
+    code = os.waitstatus_to_exitcode(_ended(child, forwarder))
     left = _others()
     end = time.monotonic() + _SETTLE_S
     while left and time.monotonic() < end:
-        time.sleep(_LOOK_EVERY_S)
+        if forwarder is None:
+            time.sleep(_LOOK_EVERY_S)
+        else:
+            forwarder.carry(_LOOK_EVERY_S)
         left = _others()
-    code = os.waitstatus_to_exitcode(status)
+    if forwarder is not None:
+        forwarder.finish(_SETTLE_S)
     _say(report, f"exit\t{code}" if code >= 0 else f"signal\t{-code}")
     if left:
         _say(report, f"left\t{len(left)} {' '.join(left[:_NAMES_TOLD])}")
     os._exit(code if code >= 0 else 128 - code)
+
+
+def _ended(child: int, forwarder: Forwarder | None) -> int:
+    """Wait for the program, and carry for it meanwhile; its status."""
+    if forwarder is not None:
+        forwarder.begin()
+    while True:
+        pid, status = os.waitpid(-1, os.WNOHANG if forwarder is not None else 0)
+        if pid == child:
+            return status
+        if pid == 0 and forwarder is not None:
+            forwarder.carry()
 
 
 def _others() -> list[str]:

@@ -1,6 +1,8 @@
-"""What a program printed: the beginning and the end, whatever the length."""
+"""What a program printed: the beginning and the end, whatever the length; or line by line, as it comes."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 # Cut rarely: each cut moves what is kept.
 _SLACK = 1 << 16
@@ -35,3 +37,37 @@ class Capture:
         self._cut()
         note = b"\n[... %d bytes left out ...]\n" % self.left_out if self.left_out else b""
         return bytes(self._head) + note + bytes(self._tail)
+
+
+class Lines:
+    """Pieces of output as whole lines, without their ends; an `on_output` for those who want an `on_line`.
+
+    A line longer than `most` bytes comes in parts: memory is bounded, whatever is printed. `end` gives what is left.
+    """
+
+    def __init__(self, on_line: Callable[[bytes], None], most: int = 1 << 20) -> None:
+        assert most > 0
+        self._on_line, self._most = on_line, most
+        self._begun = bytearray()
+
+    def __call__(self, piece: bytes) -> None:
+        first, *others = piece.split(b"\n")
+        self._grow(first)
+        for line in others:
+            self._flush()
+            self._grow(line)
+
+    def end(self) -> None:
+        if self._begun:
+            self._flush()
+
+    def _grow(self, part: bytes) -> None:
+        self._begun += part
+        while len(self._begun) > self._most:
+            self._on_line(bytes(self._begun[: self._most]))
+            del self._begun[: self._most]
+
+    def _flush(self) -> None:
+        line = bytes(self._begun)
+        self._begun.clear()
+        self._on_line(line)

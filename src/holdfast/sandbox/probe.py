@@ -7,6 +7,7 @@ Nothing is concluded from versions or settings, but for the reasons given when s
 from __future__ import annotations
 
 import os
+import socket
 import tempfile
 from functools import cache
 from typing import NamedTuple
@@ -45,6 +46,8 @@ refused("namespace", lambda: check(libc.unshare(0x10000000)))
 refused("sysctl", lambda: open("/proc/sys/kernel/core_pattern", "r+"))
 open("written", "w").close()
 """
+_CALL = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 2).sendall(b'x')"
+_PORT = 4001
 _GREED = "b = bytearray(); c = b'x' * (4 << 20)\nimport time\nwhile True: b += c; time.sleep(0.001)"
 
 
@@ -73,11 +76,6 @@ class Enforcement(NamedTuple):
         )
 
     @property
-    def overlay(self) -> bool:
-        """Shadows cost nothing here; otherwise the workspace has to be copied."""
-        return any(row.what == "layers" and row.enforced for row in self.guarantees)
-
-    @property
     def lines(self) -> tuple[str, ...]:
         return tuple(row.line for row in self.guarantees)
 
@@ -99,7 +97,7 @@ def probe(directory: str = "") -> Enforcement:
                 tried = _attempt(view, place)
             except HoldfastError as final:
                 return Enforcement((layers, *_nothing(final.message)))
-        return Enforcement((layers, *_found(tried), _limits(view, tried)))
+        return Enforcement((layers, *_found(tried), _limits(view, tried), _model_proxy(view, place)))
 
 
 def _shift() -> int:
@@ -140,6 +138,35 @@ def _limits(view: View, tried: Confined) -> Guarantee:
         return Guarantee("limits", False, error.message)
     how = "time, output, memory, processes, disk: looked at every 50 ms; one process by the kernel"
     return Guarantee("limits", greedy.limit == "memory" and bool(tried.enforced), how)
+
+
+def _model_proxy(view: View, place: str) -> Guarantee:
+    """What agents need: a program that knows only TCP reaches a socket of ours, from a network of its own."""
+    python = shown.interpreter(view.path)
+    argv = (python.inside, "-I", "-S", "-B", "-c", _CALL, str(_PORT))
+    path = f"{place}/proxy"
+    profile = Profile(network="proxy", proxy_socket=path, forward_port=_PORT, limits=_LIMITS)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as proxy:
+            _listen(proxy, place, "proxy")
+            called = run_confined(Command(argv, view.path, {}, _TIME_MS), view, profile)
+            peer, _ = proxy.accept()
+            with peer:
+                reached = called.succeeded and peer.recv(1) == b"x"
+    except (HoldfastError, OSError) as error:
+        return Guarantee("model proxy", False, str(error))
+    return Guarantee("model proxy", reached, "a port of the sandbox's own loopback leads to us, and nowhere else")
+
+
+def _listen(server: socket.socket, place: str, name: str) -> None:
+    """At a file that is named through its directory, since the kernel takes only short names."""
+    directory = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        server.bind(f"/proc/self/fd/{directory}/{name}")
+        server.listen()
+        server.settimeout(1)
+    finally:
+        os.close(directory)
 
 
 def _nothing(why: str) -> tuple[Guarantee, ...]:

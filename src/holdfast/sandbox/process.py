@@ -269,7 +269,7 @@ class _Running:
         self.survivors = 0
         self._process, self._family, self._on_output = process, Family(process.pid, mark), on_output
         self._pipe = process.stdout
-        self._end_of_output = self._swept = False
+        self._end_of_output = self._swept = self._killed = False
         os.set_blocking(self._pipe.fileno(), False)
         self._poll = select.poll()
         self._poll.register(self._pipe.fileno(), select.POLLIN)
@@ -296,6 +296,7 @@ class _Running:
     def stop(self, grace: float) -> None:
         """STOPPING: politely, then not; without grace, first of all not: a fork bomb grows while we look around."""
         if grace <= 0 and not self.exited:
+            self._killed = True
             self._family.kill([])
         members = [] if self.exited and self._settled() else self._found()
         for pid in members:
@@ -383,7 +384,7 @@ class _Running:
             self._family.kill(members)
             time.sleep(_KILL_PAUSE_S)
             members = self._found()
-        self._last_words(_DYING_S if self.left_behind else 0)
+        self._last_words(_DYING_S if self.left_behind or self._killed else 0)
         # The write end is still open: somebody we cannot see holds it.
         self.survivors = len(members) or int(not self._end_of_output)
 

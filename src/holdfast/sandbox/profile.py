@@ -28,3 +28,7 @@ class Profile(NamedTuple):
     writable: tuple[str, ...] = ()
     proxy_socket: str = ""
     limits: Limits = Limits()
+    # A directory that is HOME inside, and nowhere else; it outlives the run. Empty: one in memory that does not.
+    home: str = ""
+    # With a proxy: the port of the loopback inside that leads to its socket, for programs that know only TCP. 0: none.
+    forward_port: int = 0

@@ -5,15 +5,18 @@ Invariants
   V2  Parents are mounted before what stands in them, so nothing named is hidden by something else that is named.
   V3  Nothing is mounted inside the view but covers: a mount point made there would be a change in the layer.
   V4  The interpreter that runs `inside.py` comes from outside the view; a program cannot replace it for the next run.
+  V5  The place of a Python is shown only if nothing else lives there: no home, no key of ours, no workspace.
 """
 
 from __future__ import annotations
 
 import glob
 import os
+import pwd
 import sys
 from typing import NamedTuple
 
+from holdfast.disk.homes import config_home, state_home
 from holdfast.errors import SandboxUnavailable, Unsupported
 from holdfast.model.path import printable
 from holdfast.sandbox.profile import Profile
@@ -25,6 +28,9 @@ CORNER = "/run/holdfast"
 HOME = f"{CORNER}/home"
 PROXY = f"{CORNER}/proxy.sock"
 INSIDE = f"{CORNER}/inside.py"
+FORWARD = f"{CORNER}/forward.py"
+# Shared memory once more. Here no view, profile or home stands in its place, so all scratch space is measured here.
+SCRATCH = f"{CORNER}/scratch"
 _OUR_PYTHON = f"{CORNER}/python"
 _NEEDED = ("/proc", "/dev", CORNER)
 
@@ -32,7 +38,7 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix
 # No keys, no credentials, no host-wide settings of package managers, which may hold tokens.
 _ETC = """alternatives bash.bashrc ca-certificates ca-certificates.conf crypto-policies/back-ends debian_version fonts
     group host.conf hosts inputrc java-* ld.so.cache ld.so.conf ld.so.conf.d locale.alias locale.conf localtime magic
-    maven mime.types nsswitch.conf os-release passwd perl pki/ca-trust/extracted pki/tls/certs profile protocols
+    mime.types nsswitch.conf os-release passwd perl pki/ca-trust/extracted pki/tls/certs profile protocols
     python3* services ssl/certs ssl/openssl.cnf terminfo timezone""".split()
 _SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3", "/bin/python3")
 
@@ -46,25 +52,30 @@ class Interpreter(NamedTuple):
 
 
 def interpreter(view: str) -> Interpreter:
-    """Ours, or the system's when ours is part of the view or not executable by this user."""
+    """Ours, or the system's when ours is part of the view, cannot be shown (V5) or not be executed by this user."""
     for candidate in (sys.executable, *_SYSTEM_PYTHONS):
         real = os.path.realpath(candidate) if candidate else ""
-        if not real or _within(real, view) or not os.access(real, os.X_OK):
+        if not real or within(real, view) or not os.access(real, os.X_OK):
             continue
         prefix = os.path.dirname(os.path.dirname(real))
         if prefix in ("/usr", "/"):
             return Interpreter(real, real, "")
+        if _holds_more(prefix, view):
+            continue
         return Interpreter(real, f"{_OUR_PYTHON}{real[len(prefix) :]}", prefix)
-    raise SandboxUnavailable("no Python outside the workspace can start the sandbox")
+    raise SandboxUnavailable(
+        "no Python outside the workspace can start the sandbox",
+        hint="One in the bin directory of a home does not count, since the whole home would be shown with it.",
+    )
 
 
 def rows(view: View, profile: Profile, python: Interpreter) -> tuple[Row, ...]:
     """Every mount, parents first (V2)."""
     wanted: dict[str, Row] = {}
-    for row in (*_system(profile), *_pythons()):
+    for row in (*_system(profile), *_pythons(view.path)):
         wanted.setdefault(row[2], row)
     wanted.update({row[2]: row for row in _named(profile)})
-    kept = {place: row for place, row in wanted.items() if not _within(place, view.path)}
+    kept = {place: row for place, row in wanted.items() if not within(place, view.path)}
     kept.update({row[2]: row for row in _corner(profile, python)})
     kept[view.path] = _view_row(view)
     return tuple(sorted(kept.values(), key=lambda row: row[2].count("/"))) + tuple(_hidden(view, profile))
@@ -72,7 +83,7 @@ def rows(view: View, profile: Profile, python: Interpreter) -> tuple[Row, ...]:
 
 def hidden_in_view(view: View, profile: Profile) -> tuple[str, ...]:
     """The view's own covers, and those of the profile that lie in it; relative to it."""
-    named = (os.path.relpath(path, view.path) for path in profile.hidden if _within(path, view.path))
+    named = (os.path.relpath(path, view.path) for path in profile.hidden if within(path, view.path))
     return tuple(dict.fromkeys((*view.masked, *named)))
 
 
@@ -85,10 +96,10 @@ def fences(mounts: tuple[Row, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def check(view: View) -> None:
     """Unsupported when the view would replace what the sandbox itself stands on."""
-    taken = next((place for place in _NEEDED if _within(place, view.path)), None)
+    taken = next((place for place in _NEEDED if within(place, view.path)), None)
     if taken is not None:
         raise Unsupported(f"{printable(view.path)} cannot be shown in a sandbox: it contains {taken}")
-    if _within(view.path, "/proc") or _within(view.path, "/dev"):
+    if within(view.path, "/proc") or within(view.path, "/dev"):
         raise Unsupported(f"{printable(view.path)} cannot be shown in a sandbox")
 
 
@@ -109,12 +120,26 @@ def _system(profile: Profile) -> list[Row]:
     return found
 
 
-def _pythons() -> list[Row]:
+def _holds_more(prefix: str, view: str) -> bool:
+    """Whether showing an installation would show a home, Holdfast's own keys, or the view past its covers (V5)."""
+    private = (os.path.expanduser("~"), _login_home(), config_home(), state_home(), view)
+    return os.path.dirname(prefix) == "/home" or any(within(os.path.realpath(path), prefix) for path in private if path)
+
+
+def _login_home() -> str:
+    """The home that the system has for this user, whatever the environment says; empty where it knows none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return ""
+
+
+def _pythons(view: str) -> list[Row]:
     """The Python in use, at its own place: checks of a project are mostly run by the one Holdfast runs on."""
     prefixes = {os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
     # A user may run from a Python whose directory he cannot enter again, after a change of user.
     seen = [prefix for prefix in sorted(prefixes) if os.path.isdir(f"{prefix}/bin") and prefix != "/"]
-    return [("ro", prefix, prefix) for prefix in seen if not _within(prefix, "/usr")]
+    return [("ro", prefix, prefix) for prefix in seen if not within(prefix, "/usr") and not _holds_more(prefix, view)]
 
 
 def _named(profile: Profile) -> list[Row]:
@@ -124,14 +149,18 @@ def _named(profile: Profile) -> list[Row]:
 
 
 def _corner(profile: Profile, python: Interpreter) -> list[Row]:
+    here = os.path.dirname(os.path.abspath(__file__))
     found: list[Row] = [
-        ("ro", os.path.join(os.path.dirname(os.path.abspath(__file__)), "inside.py"), INSIDE),
-        ("scratch", "home", HOME),
+        ("ro", f"{here}/inside.py", INSIDE),
+        ("rw", os.path.realpath(profile.home), HOME) if profile.home else ("scratch", "home", HOME),
+        ("scratch", "shm", SCRATCH),
     ]
     if python.prefix:
         found.append(("ro", python.prefix, _OUR_PYTHON))
     if profile.network == "proxy":
         found.append(("own-rw", os.path.realpath(profile.proxy_socket), PROXY))
+    if profile.forward_port:
+        found.append(("ro", f"{here}/forward.py", FORWARD))
     return found
 
 
@@ -142,9 +171,10 @@ def _view_row(view: View) -> Row:
 
 
 def _hidden(view: View, profile: Profile) -> list[Row]:
-    outside = [path for path in profile.hidden if not _within(path, view.path) and os.path.lexists(path)]
+    outside = [path for path in profile.hidden if not within(path, view.path) and os.path.lexists(path)]
     return [("hide", "empty" if os.path.isdir(path) else "void", os.path.normpath(path)) for path in outside]
 
 
-def _within(path: str, directory: str) -> bool:
+def within(path: str, directory: str) -> bool:
+    """Whether a plain absolute path is a directory or lies below it."""
     return f"{path}/".startswith(f"{directory.rstrip('/')}/")

@@ -5,7 +5,7 @@ What is over its limit is named, and the whole run ends.
 
     memory      resident pages of all processes, shared ones counted once; scratch space; files without a name in memory
     processes   how many there are, threads not counted
-    disk        what the topmost layer, or the copy, has grown to; files in it that are open and have no name
+    disk        what the topmost layer, or the copy, and a home on the disk have grown to; open files without a name
 
 Between two looks (50 ms) a run can go beyond a limit by what the machine does in that time.
 Looking at the disk takes longer the more there is, so it is done less often then: at most a tenth of the time.
@@ -19,7 +19,7 @@ import time
 from functools import cache
 
 from holdfast.sandbox.profile import Limits
-from holdfast.sandbox.shown import HOME
+from holdfast.sandbox.shown import SCRATCH
 
 # bubblewrap itself, outside, and `inside.py`.
 _OURS = 1
@@ -56,11 +56,11 @@ def rlimits(limits: Limits) -> tuple[tuple[str, int], ...]:
 
 
 class Meter:
-    """Asked again and again while a run lasts (`process.Watch`); `disk` is where it writes."""
+    """Asked again and again while a run lasts (`process.Watch`); `places` are the directories it writes to."""
 
-    def __init__(self, limits: Limits, disk: str) -> None:
-        self._limits, self._disk = limits, disk
-        self._free = _free_bytes(disk)
+    def __init__(self, limits: Limits, places: tuple[str, ...]) -> None:
+        self._limits, self._places = limits, places
+        self._free = _free_bytes(places)
         self._next_disk = 0.0
         self._at_start = self._written([]) if limits.disk_bytes else 0
 
@@ -90,10 +90,11 @@ class Meter:
 
     def _written(self, family: list[int]) -> int:
         started = time.monotonic()
-        total, blind = _size_of(self._disk)
-        if blind:
+        sizes = [_size_of(place) for place in self._places]
+        total = sum(size for size, _ in sizes)
+        if any(blind for _, blind in sizes):
             # A directory nobody may enter hides what is in it; then all that the disk lost counts.
-            total = max(total, self._free - _free_bytes(self._disk))
+            total = max(total, self._free - _free_bytes(self._places))
         total += nameless_bytes(family, in_memory=False)
         ended = time.monotonic()
         self._next_disk = ended + max(_DISK_EVERY_S, _DISK_SHARE * (ended - started))
@@ -156,7 +157,7 @@ def _device_of(path: str) -> int:
 
 def _scratch(pid: int) -> str:
     """The sandbox's scratch space, as a process inside sees it."""
-    return f"/proc/{pid}/root{HOME}"
+    return f"/proc/{pid}/root{SCRATCH}"
 
 
 def _descriptors(pid: int) -> list[str]:
@@ -199,9 +200,10 @@ def _scratch_bytes(family: list[int]) -> int:
     return (about.f_blocks - about.f_bfree) * about.f_frsize
 
 
-def _free_bytes(path: str) -> int:
-    about = os.statvfs(path)
-    return about.f_bfree * about.f_frsize
+def _free_bytes(places: tuple[str, ...]) -> int:
+    """On all their file systems together, each counted once."""
+    disks = {os.stat(place).st_dev: os.statvfs(place) for place in places}
+    return sum(about.f_bfree * about.f_frsize for about in disks.values())
 
 
 def _resident(pid: int) -> int:

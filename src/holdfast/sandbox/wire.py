@@ -47,6 +47,8 @@ class Task(NamedTuple):
     deaf: bool  # not even TCP over loopback
     seccomp: bool
     landlock: bool
+    forward: tuple[int, str, str] | tuple[()]  # the port, the socket it leads to, and where forward.py is inside
+    ends: tuple[int, ...]  # descriptors that become the program's standard input and output
 
 
 def packed(spec: Spec, task: Task) -> int:
