@@ -1,0 +1,233 @@
+"""The body of a request: read once, strictly, and sent on as it was read.
+
+Invariants
+  Q1  What was judged is what is sent: a body that two readers could read differently (a name given twice, NaN) is
+      refused.
+  Q2  `decoded` never makes more than MAX_BODY bytes of what came, however it was packed.
+  Q3  Where the provider itself would go out for the agent (web search, MCP servers, code in the cloud), the border of
+      the sandbox would have a hole; such tools are taken out of the list, and what cannot be taken out is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from typing import NamedTuple, NoReturn, TypeAlias
+
+from holdfast.model.agent import Api
+from holdfast.proxy.refusals import Refused
+from holdfast.proxy.routes import Route
+
+MAX_BODY = 64 << 20
+# What a request without a limit of its own may be expected to say.
+ASSUMED_OUTPUT = 32_000
+# Below this some providers refuse a limit, and no answer is of use.
+LEAST_OUTPUT = 16
+_BYTES_A_TOKEN = 3
+# An image or a document: a long string without a blank. Providers count it by its size on the screen.
+_PACKED = 4_096
+_TOKENS_PACKED = 2_000
+_LEAST_THINKING = 1_024
+
+# A JSON object as it stands on the wire.
+Body: TypeAlias = dict[str, object]
+
+_LIMITS: dict[Api, tuple[str, ...]] = {
+    "openai": ("max_tokens", "max_completion_tokens"),
+    "responses": ("max_output_tokens",),
+    "anthropic": ("max_tokens",),
+    "gemini": ("maxOutputTokens", "max_output_tokens"),
+}
+_GEMINI_SETTINGS = ("generationConfig", "generation_config")
+_COUNTS = ("n", "candidateCount", "candidate_count")
+# Tools that the agent itself carries out. All others are the provider's (Q3).
+_OWN_TOOLS: dict[Api, re.Pattern[str]] = {
+    "openai": re.compile(r"function|custom"),
+    "responses": re.compile(r"function|custom|local_shell|apply_patch|namespace|tool_search"),
+    "anthropic": re.compile(r"|custom|(bash|text_editor|computer|memory|tool_search_tool)_\w+"),
+    "gemini": re.compile(r"functionDeclarations|function_declarations"),
+}
+_OUTSIDE = ("mcp_servers", "web_search_options", "background", "container")
+
+
+class Asked(NamedTuple):
+    """A request for the model, understood. `limit` is what it allows the answer, for each of `answers`.
+
+    `notes` say what was changed in `body`; without any, it is what stands in `raw`.
+    """
+
+    route: Route
+    model: str
+    body: Body
+    raw: bytes
+    streams: bool
+    limit: int | None
+    answers: int
+    input_estimate: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sent(self) -> bytes:
+        """As it goes out. Bytes that were not changed are not spelled anew: a conversation is long."""
+        if not self.notes:
+            return self.raw
+        text = json.dumps(self.body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return text.encode("utf-8", "surrogatepass")
+
+    @property
+    def output_wanted(self) -> int:
+        return (ASSUMED_OUTPUT if self.limit is None else self.limit) * self.answers
+
+
+def decoded(data: bytes, encoding: str) -> bytes:
+    """Without its content encoding; Refused for one that is not known here (Q2)."""
+    if encoding in ("", "identity"):
+        return data
+    if encoding not in ("gzip", "deflate"):
+        raise Refused("body", 415, f"a body encoded as {encoding[:20]!r} is not read here; send it plain or as gzip")
+    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    try:
+        plain = unpacking.decompress(data, MAX_BODY + 1)
+    except zlib.error:
+        raise Refused("body", 400, "the body is not what its content encoding says") from None
+    if len(plain) > MAX_BODY:
+        raise Refused("body", 413, f"a body has at most {MAX_BODY >> 20} MiB, unpacked")
+    if not unpacking.eof or unpacking.unused_data:
+        raise Refused("body", 400, "the body is not one whole packed text")
+    return plain
+
+
+def asked_of(route: Route, data: bytes, *, provider_tools: bool = False) -> Asked:
+    """Understood, or Refused; tools of the provider are taken out unless they are allowed."""
+    body = _object(data)
+    notes = () if provider_tools else _kept_inside(route.api, body)
+    model = route.model or body.get("model")
+    if not isinstance(model, str) or not model:
+        raise Refused("body", 400, "the request names no model")
+    streams = route.streams or body.get("stream") is True
+    if route.api == "openai" and streams and _ask_for_usage(body):
+        notes += ("stream_options.include_usage was set",)
+    settings = _settings(route.api, body)
+    limits = [_whole(settings[name], name) for name in _LIMITS[route.api] if settings.get(name) is not None]
+    answers = max([_whole(settings[name], name) for name in _COUNTS if settings.get(name) is not None], default=1)
+    limit = max(limits, default=None)
+    return Asked(route, model, body, data, streams, limit, answers, estimated(data), notes)
+
+
+def estimated(data: bytes) -> int:
+    """Tokens of a text nobody counted: too many rather than too few."""
+    packed = [len(string) for string in data.split(b'"') if len(string) > _PACKED and b" " not in string]
+    return -(-(len(data) - sum(packed)) // _BYTES_A_TOKEN) + _TOKENS_PACKED * len(packed)
+
+
+def lowered(asked: Asked, limit: int) -> Asked | None:
+    """The same request with a smaller limit for its answer; None where the provider would not take it so."""
+    settings = _settings(asked.route.api, asked.body)
+    for name in _LIMITS[asked.route.api]:
+        value = settings.get(name)
+        if isinstance(value, int) and value > limit:
+            settings[name] = limit
+    thinking = asked.body.get("thinking")
+    if isinstance(thinking, dict) and isinstance(thinking.get("budget_tokens"), int):
+        if limit < 2 * _LEAST_THINKING:
+            return None
+        thinking["budget_tokens"] = min(thinking["budget_tokens"], limit // 2)
+    note = f"the limit of the answer was lowered from {asked.limit} to {limit} tokens: that is what the budget affords"
+    return asked._replace(limit=limit, notes=(*asked.notes, note))
+
+
+def _object(data: bytes) -> Body:
+    try:
+        body = json.loads(data, object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise Refused("body", 400, f"the body is not JSON that can be read in one way only: {error}"[:300]) from None
+    if not isinstance(body, dict):
+        raise Refused("body", 400, "the body is not a JSON object")
+    return body
+
+
+def _once(pairs: list[tuple[str, object]]) -> Body:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is given twice")
+    return found
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError("a number is too large")
+    return value
+
+
+def _settings(api: Api, body: Body) -> Body:
+    """Where limits stand: in the body, or in gemini's table of settings, which has two spellings."""
+    if api != "gemini":
+        return body
+    tables = [body[name] for name in _GEMINI_SETTINGS if name in body]
+    if len(tables) > 1 or not all(isinstance(table, dict) for table in tables):
+        raise Refused("body", 400, "generationConfig is one object")
+    return tables[0] if tables else {}  # type: ignore[return-value]
+
+
+def _whole(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise Refused("body", 400, f"{name} is a whole number above zero")
+    return value
+
+
+def _ask_for_usage(body: Body) -> bool:
+    """A stream of this wire says what it used only when asked to. The agent sees the further piece, too."""
+    options = body.get("stream_options")
+    if isinstance(options, dict) and options.get("include_usage") is True:
+        return False
+    body["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
+    return True
+
+
+# ── what would lead outside (Q3) ──
+
+
+def _kept_inside(api: Api, body: Body) -> tuple[str, ...]:
+    if body.get("background") not in (None, False):
+        raise Refused("body", 403, "an answer made in the background cannot be counted; ask without `background`")
+    dropped = [name for name in _OUTSIDE if body.pop(name, None)]
+    offered = body.get("tools")
+    if isinstance(offered, list):
+        if api == "gemini":
+            offered = [part for tool in offered for part in _parts(tool)]
+        kept = [tool for tool in offered if _is_own(api, tool)]
+        dropped += [_name(tool) for tool in offered if not _is_own(api, tool)]
+        body["tools"] = kept
+        if not kept:
+            for name in ("tools", "tool_choice", "toolConfig", "tool_config"):
+                body.pop(name, None)
+    return tuple(f"{name} was taken out: the provider would go outside for it"[:200] for name in dropped)
+
+
+def _is_own(api: Api, tool: object) -> bool:
+    if not isinstance(tool, dict):
+        return False
+    if api == "gemini":
+        return any(_OWN_TOOLS[api].fullmatch(name) for name in tool)
+    kind = tool.get("type", "function" if api != "anthropic" else "")
+    inner = tool.get("tools") if kind == "namespace" else None
+    if isinstance(inner, list) and not all(_is_own(api, one) for one in inner):
+        return False
+    return isinstance(kind, str) and _OWN_TOOLS[api].fullmatch(kind) is not None
+
+
+def _parts(tool: object) -> list[object]:
+    """One entry of gemini's list may hold several kinds; then each becomes an entry."""
+    return [{name: value} for name, value in tool.items()] if isinstance(tool, dict) else [tool]
+
+
+def _name(tool: object) -> str:
+    if not isinstance(tool, dict):
+        return "a tool"
+    return str(tool.get("type") or "/".join(map(str, tool)))[:60]

@@ -1,0 +1,252 @@
+"""When somebody goes away: the provider, the agent, in the middle or before; and errors that providers give."""
+
+from __future__ import annotations
+
+import datetime
+import http.client
+import json
+import socket
+import ssl
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from holdfast.model.agent import Usage
+from holdfast.proxy.exchange import Timeouts
+from holdfast.proxy.server import ModelProxy
+from proxy.answers import ANTHROPIC, CASES, OPENAI, Case
+from proxy.asking import KEY, TOKEN, Client, asking, private_place, proxied, upstream
+from proxy.provider import Break, Reply, providing, streamed
+
+
+def begin(client: Client, case: Case) -> http.client.HTTPResponse:
+    path, body = case.asking(stream=True)
+    client.request("POST", path, json.dumps(body), {"authorization": f"Bearer {TOKEN}"})
+    return client.getresponse()
+
+
+def test_an_answer_that_breaks_off_breaks_off_for_the_agent() -> None:
+    """The agent sees that its stream is not whole, and what was used is estimated on top of what was reported."""
+    pieces = ANTHROPIC.pieces()[:4]
+    with providing(lambda _: streamed(*pieces, Break())) as provider, proxied(provider.url) as (proxy, client):
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+            begin(client, ANTHROPIC).read()
+        settled(proxy, 1)
+        # Reported: 128 in, 1 out. Heard: "Hello there", 11 bytes.
+        assert proxy.usage[:3] == (1, 128, 4)
+        assert proxy.estimated and proxy.failures == {"unreachable": 1}
+
+
+def settled(proxy: ModelProxy, requests: int) -> None:
+    """The agent may see the break before the purse does."""
+    deadline = time.monotonic() + 5
+    while proxy.usage.requests < requests and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def test_a_document_that_breaks_off_is_no_answer() -> None:
+    """A length that is not reached is an error for the agent, not a shorter document."""
+    reply = Reply((b'{"usage": ', Break()), sized=True)
+    with providing(lambda _: reply) as provider, proxied(provider.url) as (proxy, client):
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+            client.ask(OPENAI.path, OPENAI.body)
+        settled(proxy, 1)
+        assert proxy.estimated and proxy.usage.input_tokens == -(-len(json.dumps(OPENAI.body)) // 3)
+
+
+def test_an_agent_that_vanishes_ends_the_request_upstream() -> None:
+    """The provider sees the end while it is still silent, and the proxy goes on serving others."""
+    hold = threading.Event()
+    reply = streamed(ANTHROPIC.pieces()[0], 0.3, b": wait\n\n", 0.3, b": wait\n\n", 0.3, b": wait\n\n")
+    with providing(lambda _: reply) as provider, proxied(provider.url) as (proxy, client):
+        response = begin(client, ANTHROPIC)
+        response.read1(10)
+        response.close()
+        client.close()
+        assert provider.left.wait(5)
+        settled(proxy, 1)
+        assert proxy.usage[:2] == (1, 128) and proxy.estimated
+        hold.set()
+        provider.answer = lambda _: OPENAI.reply(stream=False)
+        with asking(client._path) as other:
+            assert other.ask(OPENAI.path, OPENAI.body).status == 200
+
+
+def test_an_agent_that_vanishes_before_the_answer_is_noticed() -> None:
+    """While the provider thinks and has said nothing, the end of the agent ends the wait."""
+    hold = threading.Event()
+
+    def slow(_: object) -> Reply:
+        hold.wait(20)
+        return OPENAI.reply(stream=False)
+
+    with providing(slow) as provider, proxied(provider.url) as (proxy, client):
+        client.request("POST", OPENAI.path, json.dumps(OPENAI.body), {"authorization": f"Bearer {TOKEN}"})
+        while not provider.seen:
+            time.sleep(0.01)
+        client.close()
+        start = time.monotonic()
+        settled(proxy, 1)
+        assert time.monotonic() - start < 2
+        assert proxy.usage.requests == 1 and proxy.estimated
+        hold.set()
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.api for case in CASES])
+def test_an_unreachable_provider_is_a_502(case: Case) -> None:
+    """A refused connection is told in the provider's form, counted apart from its errors, and costs nothing."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with proxied(f"http://127.0.0.1:{taken.getsockname()[1]}") as (proxy, client):
+            answer = client.ask(*case.asking(stream=False))
+            assert answer.status == 502
+            assert "cannot be reached: Connection refused" in answer.words
+            assert proxy.failures == {"unreachable": 1}
+            assert proxy.usage == Usage(1, 0, 0, 0)
+
+
+def test_a_silent_provider_is_given_up() -> None:
+    """After the time for an answer the agent gets a 502; what was asked may have cost, so it is estimated."""
+    hold = threading.Event()
+    with (
+        providing(lambda _: hold.wait(10) and OPENAI.reply(stream=False)) as provider,  # type: ignore[arg-type,return-value]
+        proxied(provider.url, timeouts=Timeouts(answer=0.3)) as (proxy, client),
+    ):
+        answer = client.ask(OPENAI.path, OPENAI.body)
+        assert (answer.status, proxy.failures, proxy.estimated) == (502, {"unreachable": 1}, True)
+        hold.set()
+
+
+def test_nonsense_from_a_provider_is_a_502() -> None:
+    """A server that does not speak HTTP is unreachable, with a reason."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def talk() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(100)
+                peer.sendall(b"220 mail.example ESMTP\r\n")
+
+        thread = threading.Thread(target=talk)
+        thread.start()
+        with proxied(f"http://127.0.0.1:{server.getsockname()[1]}") as (proxy, client):
+            assert client.ask(OPENAI.path, OPENAI.body).status == 502
+            assert proxy.failures == {"unreachable": 1}
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, "model_error"), (401, "auth"), (403, "auth"), (429, "model_error"), (500, "model_error")]
+)
+def test_errors_of_the_provider_pass(status: int, kind: str) -> None:
+    """Status, body and when to come back are the provider's; they cost nothing, and each kind is counted."""
+    headers = (("Content-Type", "application/json"), ("Retry-After", "7"))
+    reply = Reply((b'{"error": {}}',), status, headers)
+    with providing(lambda _: reply) as provider, proxied(provider.url) as (proxy, client):
+        answer = client.ask(OPENAI.path, OPENAI.body)
+        assert (answer.status, answer.body, answer.headers["retry-after"]) == (status, b'{"error": {}}', "7")
+        assert proxy.failures == {kind: 1}
+        assert proxy.usage == Usage(1, 0, 0, 0) and not proxy.estimated
+
+
+def test_an_error_that_repeats_the_key_does_not_tell_it() -> None:
+    """Some servers quote the key they refuse; the agent gets it masked."""
+    said = f'{{"error": {{"message": "bad key {KEY}!"}}}}'.encode()
+    with providing(lambda _: Reply((said[:40], said[40:]), 401)) as provider, proxied(provider.url) as (_, client):
+        assert client.ask(OPENAI.path, OPENAI.body).body == b'{"error": {"message": "bad key [masked]!"}}'
+
+
+def test_redirects_are_not_followed() -> None:
+    """A provider that sends us elsewhere gets nothing from us there, and the agent is not told where."""
+    reply = Reply((b"",), 307, (("Location", "http://127.0.0.1:1/steal"),))
+    with providing(lambda _: reply) as provider, proxied(provider.url) as (_, client):
+        answer = client.ask(OPENAI.path, OPENAI.body)
+        assert (answer.status, len(provider.seen), b"steal" in answer.body) == (502, 1, False)
+
+
+def test_packed_answers_are_refused() -> None:
+    """An answer that came compressed though plain was asked for cannot be counted, so it is not passed."""
+    reply = Reply((b"\x1f\x8b",), headers=(("Content-Encoding", "gzip"),))
+    with providing(lambda _: reply) as provider, proxied(provider.url) as (proxy, client):
+        assert client.ask(OPENAI.path, OPENAI.body).status == 502
+        assert proxy.estimated and proxy.usage.input_tokens > 0
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.api for case in CASES])
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_without_a_count_is_estimated(case: Case, stream: bool) -> None:
+    """A third of the bytes, rounded up: of the question, and of what was said."""
+    said = "x" * 100
+    parts = {
+        "openai": {"choices": [{"delta" if stream else "message": {"content": said}}]},
+        "responses": {"type": "response.output_text.delta", "delta": said},
+        "anthropic": {"type": "content_block_delta", "delta": {"text": said}},
+        "gemini": {"candidates": [{"content": {"parts": [{"text": said}]}}]},
+    }
+    data = json.dumps(parts[case.api]).encode()
+    reply = streamed(b"data: " + data + b"\n\n") if stream else Reply((data,))
+    path, body = case.asking(stream=stream)
+    with providing(lambda _: reply) as provider, proxied(provider.url) as (proxy, client):
+        assert client.ask(path, body).status == 200
+        assert proxy.usage[:3] == (1, -(-len(json.dumps(body)) // 3), 34)
+        assert proxy.estimated
+
+
+def test_the_end_does_not_wait_for_a_handshake() -> None:
+    """A provider that takes the connection and says nothing does not hold up the end of the proxy."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://localhost:{silent.getsockname()[1]}"
+        with proxied(url) as (proxy, client):
+            client.request("POST", OPENAI.path, json.dumps(OPENAI.body), {"authorization": f"Bearer {TOKEN}"})
+            peer, _ = silent.accept()
+            assert peer.recv(1)
+            start = time.monotonic()
+            proxy.close()
+            assert time.monotonic() - start < 2
+            peer.close()
+
+
+def _certificate(folder: Path) -> tuple[str, str]:
+    """A self-signed one for localhost: its file with the key, and alone."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(7).not_valid_before(now - datetime.timedelta(1)).not_valid_after(now + datetime.timedelta(1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )  # fmt: skip
+    pem = made.public_bytes(serialization.Encoding.PEM)
+    plain = serialization.NoEncryption()
+    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    (folder / "both.pem").write_bytes(secret + pem)
+    (folder / "alone.pem").write_bytes(pem)
+    return str(folder / "both.pem"), str(folder / "alone.pem")
+
+
+def test_tls_is_verified(tmp_path: Path) -> None:
+    """A certificate nobody vouches for is a 502 with the reason; vouched for, the same provider answers."""
+    both, alone = _certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(both)
+    with providing(lambda _: OPENAI.reply(stream=True), context) as provider:
+        with proxied(provider.url) as (proxy, client):
+            answer = client.ask(*OPENAI.asking(stream=True))
+            assert answer.status == 502 and "self-signed certificate" in answer.words
+            assert (provider.seen, proxy.failures) == ([], {"unreachable": 1})
+        with (
+            private_place() as path,
+            ModelProxy(path, upstream(provider.url, ca_file=alone), TOKEN) as trusting,
+            asking(path) as client,
+        ):
+            for _ in range(3):
+                assert client.ask(*OPENAI.asking(stream=True)).body == b"".join(OPENAI.pieces())
+            assert trusting.usage.requests == 3 and len(provider.seen) == 3
+            assert provider.connections == 2
