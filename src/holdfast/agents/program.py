@@ -28,7 +28,7 @@ class Missing(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What the output of a headless run says; `unauthorized` and `model_error` only where the program tells them apart."""
+    """What the output of a headless run says; why a model did not answer only where the program tells."""
 
     claim: Claim
     unauthorized: bool = False

@@ -9,7 +9,7 @@ Invariants
   A1  An agent starts programs only through its bench: sandboxed, in the shadow, with the bench's environment.
   A2  `work` returns a Result for everything a program can do, crashes included. It raises only for what is ours:
       SandboxUnavailable, InvalidInput (the program cannot be started), LimitReached, Interrupted.
-  A3  An agent sees no real key. What it gets to reach a model is `bench.model`: an address inside, and a throw-away key.
+  A3  An agent sees no real key. All it gets to reach a model is `bench.model`: an address inside, a throw-away key.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from holdfast.model.agent import Api, Capability, Happening, Request, Result, Us
 from holdfast.sandbox.confined import Confined
 
 Watcher = Callable[[Happening], None]
+# Given what is to be done and the directory to do it in: True when the person says that it is done.
+Person = Callable[[str, str], bool]
 T = TypeVar("T")
 
 
@@ -80,6 +82,10 @@ class Bench(Protocol):
 
     def read_home(self, path: str, most: int = 1 << 20) -> bytes | None:
         """A file the program left below its HOME, links not followed; None when there is none."""
+        ...
+
+    def wait_for_person(self, instructions: str) -> bool:
+        """Tell a person where to work and what to do, and wait; False when they give up, or nobody is there."""
         ...
 
     def see(self, happening: Happening) -> None:
