@@ -1,0 +1,323 @@
+"""Fixing: the first check that fails becomes a task for an agent, and what it comes to is measured before it counts.
+
+    workspace as it is ─checks─▶ Broken ─▶ task ─agent in a shadow─▶ change set ─┬─ the check passes, as it was ─▶ Fix
+                                                                                 └─ otherwise ─▶ recorded, refused
+
+Invariants
+  F1  A check counts as repaired only if it ran again and passed, with the tests and their settings as they were before:
+      where the agent changed or removed some of those, it is run again without that (`_upheld`).
+  F2  A new regression test is run without the fix; whether it fails there is in the record (`_regression`).
+  F3  Every attempt is in the ledger, as a `fix` entry beside the delegation, good or not; the patch of a good one is in
+      the ledger of patches, where it is followed like any other.
+  F4  Nothing lands here: a fix is a simulation, and takes the ordinary road from there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from holdfast.agents.protocol import Agent, Person, Watcher
+from holdfast.checks.kinds import KINDS
+from holdfast.engine.change_patch import patch_of
+from holdfast.engine.checking import Landable, ShadowKind, Verified
+from holdfast.engine.fixes import MOST_ATTEMPTS, failing_already, fix_record, repair_request, why_no_test
+from holdfast.engine.hiring import hire
+from holdfast.engine.patching import EVERY_CHECK, Patches
+from holdfast.engine.pipeline import Pipeline
+from holdfast.engine.simulator import Simulated
+from holdfast.errors import Blocked, HoldfastError, InvalidInput, VerificationFailed
+from holdfast.model.agent import Attempt, Delegation, Usage
+from holdfast.model.canonical import Json, whole_characters
+from holdfast.model.changeset import Change, change_set
+from holdfast.model.execution import Receipt
+from holdfast.model.fix import Failure, FixRecord, Regression
+from holdfast.model.patch import Patch
+from holdfast.model.path import printable
+from holdfast.model.plan import Agent as AgentStep
+from holdfast.model.plan import Plan
+from holdfast.planning.failures import understood
+from holdfast.planning.filekinds import kind_of_file
+from holdfast.store.blobs import Blobs
+from holdfast.store.ledger import Ledger
+from holdfast.workspace.transaction import new_txn
+from holdfast.workspace.tree import snapshot
+
+KIND = "fix"
+_LOOK = Plan("Check the workspace as it is", (), words=(EVERY_CHECK,))
+_NOTHING = change_set(())
+# Besides what the kinds of projects name: files by which tests are chosen, skipped or made to pass.
+_DECIDING = frozenset(("conftest.py", "sitecustomize.py", "usercustomize.py", "tox.ini", "pytest.ini", ".coveragerc"))
+_DEFINITIONS = frozenset(
+    name.rpartition("/")[2] for kind in KINDS for name in (*kind.markers, *kind.definitions) if "*" not in name
+)
+
+
+class Broken(NamedTuple):
+    """The first failing check, what it wrote, what that means; all receipts, and the projects that were checked."""
+
+    receipt: Receipt
+    log: bytes
+    failure: Failure
+    receipts: tuple[Receipt, ...]
+    projects: tuple[str, ...]
+    known: frozenset[str]
+
+
+class Order(NamedTuple):
+    agent: str
+    attempts: int = 3
+    within_ms: int = 1_200_000
+    shadow: ShadowKind = "auto"
+
+
+class Crew(NamedTuple):
+    """Agents of the caller's own, and who looks on or works by hand."""
+
+    agents: Mapping[str, Agent] = {}
+    watcher: Watcher | None = None
+    person: Person | None = None
+
+
+class Fix(NamedTuple):
+    """A repair that was measured and found good, and has not landed. `patch` is its id in the ledger of patches."""
+
+    simulated: Simulated
+    verified: Verified
+    record: FixRecord
+    patch: str
+
+
+def find_broken(pipeline: Pipeline) -> Broken | None:
+    """Run every check of the workspace as it is; None when none fails, Blocked when there is none."""
+    known = frozenset(
+        path for path, image in snapshot(pipeline.site.path, pipeline.site.state.path).entries() if image.kind == "file"
+    )
+    projects = _projects(known)
+    receipts = pipeline.simulator.checking.verify(_LOOK, Landable(_NOTHING, {}, {}, projects)).receipts
+    failed = next((receipt for receipt in receipts if not receipt.passed), None)
+    if failed is None:
+        if not receipts:
+            raise Blocked(
+                "no check was found here, so nothing says what is broken",
+                hint="Nothing was changed. Name one under [checks] run in holdfast.toml",
+            )
+        return None
+    log = Blobs(pipeline.site.state).get(failed.log_digest) if failed.log_digest else b""
+    return Broken(failed, log, understood(failed, log, known, pipeline.site.path), receipts, projects, known)
+
+
+def repair_plan(pipeline: Pipeline, broken: Broken, order: Order) -> Plan:
+    """One task for one agent; Blocked for what no change of files repairs."""
+    if not 1 <= order.attempts <= MOST_ATTEMPTS:
+        raise InvalidInput(f"a repair has from 1 to {MOST_ATTEMPTS} attempts, not {order.attempts}")
+    known = sorted(broken.known)
+    request = repair_request(broken.receipt, broken.log, (), 1, root=pipeline.site.path, known=known)
+    task = f"{request.task}\n\n{request.evidence}"
+    step = AgentStep(order.agent, task, request.files, (), order.attempts, order.within_ms)
+    return Plan(f"Repair: {printable(broken.receipt.detail)}", (step,))
+
+
+def fix(pipeline: Pipeline, patches: Patches, broken: Broken, order: Order, crew: Crew) -> Fix:
+    """The repair, good and not yet landed; VerificationFailed where it only looks like one."""
+    return _Fixing(pipeline, patches, broken, repair_plan(pipeline, broken, order)).run(order, crew)
+
+
+class _Fixing:
+    def __init__(self, pipeline: Pipeline, patches: Patches, broken: Broken, plan: Plan) -> None:
+        self._pipeline, self._patches = pipeline, patches
+        self._broken, self._plan = broken, plan
+        self._checking = pipeline.simulator.checking
+        self._attempts: tuple[Attempt, ...] = ()
+
+    def run(self, order: Order, crew: Crew) -> Fix:
+        hired = hire(self._pipeline, crew.agents, crew.watcher, crew.person, self._hear)
+        kind: ShadowKind = "copy" if order.agent == "manual" and order.shadow == "auto" else order.shadow
+        try:
+            simulated = self._pipeline.simulator.simulate(self._plan, kind, hired)
+        except HoldfastError as error:
+            self._note([self._unmeasured(attempt) for attempt in self._attempts], error.message)
+            raise
+        landable = Landable(simulated.change_set, simulated.seen, simulated.sources)
+        verified = self._checking.verify(self._plan, landable)
+        return self._judged(simulated, landable, verified)
+
+    def _hear(self, delegation: Delegation) -> None:
+        self._attempts = delegation.attempts
+
+    def _judged(self, simulated: Simulated, landable: Landable, verified: Verified) -> Fix:
+        *earlier, last = self._attempts
+        why_not = self._upheld(landable, verified)
+        patch: Patch | None = None
+        standing = ""
+        try:
+            patch = patch_of(self._pipeline.site, landable.change_set, landable.sources)
+            if not why_not:
+                standing = self._patches.follow(patch, f"fix by {self._plan.agent}", self._plan).patch
+        except HoldfastError as error:
+            why_not = why_not or f"it makes no valid patch: {error.message}"
+        record = fix_record(
+            self._broken.failure,
+            last,
+            patch,
+            validated=bool(standing),
+            rolled_back=False,
+            regression=self._regression(landable),
+            why_not=why_not,
+        )
+        self._note([*map(self._unmeasured, earlier), record], why_not)
+        if not record.good:
+            raise VerificationFailed(
+                f"the repair is not good: {why_not}",
+                hint=f"Nothing was changed. What was tried: holdfast trace {self._plan.id}",
+            )
+        return Fix(simulated, verified, record, standing)
+
+    # ── F1 ──
+
+    def _upheld(self, landable: Landable, verified: Verified) -> str:
+        """Why the check that failed does not count as repaired; empty when it does."""
+        weakened = [change for change in landable.change_set.changes if self._decides(change)]
+        wrong = self._wrong_with(verified.receipts)
+        if not weakened and not wrong:
+            return ""
+        try:
+            again = self._check(landable, _without(landable.change_set.changes, weakened))
+        except (HoldfastError, OSError) as error:
+            return f"it could not be checked without its changes to the tests: {error}"
+        wrong = self._wrong_with(again.receipts)
+        if not wrong or not weakened:
+            return wrong
+        names = ", ".join(f"{'removes' if c.post is None else 'changes'} {printable(c.path)}" for c in weakened[:5])
+        return f"it {names}, and with the tests as they were: {wrong}"
+
+    def _wrong_with(self, receipts: Iterable[Receipt]) -> str:
+        """The failing check must have run as often as before, and passed; what else failed is not better now."""
+        found = tuple(receipts)
+        before = Counter((one.kind, one.command) for one in self._broken.receipts)
+        mine = self._broken.receipt.kind, self._broken.receipt.command
+        same = [one for one in found if (one.kind, one.command) == mine]
+        failed = next((one for one in found if not one.passed), None)
+        if failed is not None:
+            return printable(failed.detail)
+        return "" if len(same) >= before[mine] else f"{printable(' '.join(mine[1]))} did not run again"
+
+    def _decides(self, change: Change) -> bool:
+        """Is it about what decides whether the check passes: an old test, or a file that settings of tests are in?"""
+        name = change.path.rpartition("/")[2]
+        if name in _DECIDING:
+            return True
+        if kind_of_file(change.path) == "test" and change.pre is not None and change.pre.kind == "file":
+            return True
+        return self._broken.failure.category == "test" and name in _DEFINITIONS
+
+    def _check(self, landable: Landable, changes: Iterable[Change]) -> Verified:
+        part = landable._replace(change_set=change_set(changes), beside=self._broken.projects)
+        return self._checking.verify(_LOOK, part)
+
+    # ── F2 ──
+
+    def _regression(self, landable: Landable) -> Regression:
+        failure = self._broken.failure
+        known = failing_already(failure)
+        if known is not None:
+            return known
+        tests = [change for change in landable.change_set.changes if _is_new_test(change)]
+        if not tests:
+            return Regression("", why_no_test(failure) or "the attempt wrote none")
+        only = [*tests, *(change for change in landable.change_set.changes if _is_above(change, tests))]
+        try:
+            found = self._check(landable, only)
+        except (HoldfastError, OSError):
+            return Regression(tests[0].path, "", "unknown")
+        return self._told(tests, [receipt for receipt in found.receipts if receipt.kind == "tests"])
+
+    def _told(self, tests: list[Change], receipts: list[Receipt]) -> Regression:
+        """Failing says something only where the tests passed before, or where the new one is named."""
+        path = tests[0].path
+        failed = [receipt for receipt in receipts if not receipt.passed]
+        if receipts and not failed:
+            return Regression("", f"{printable(path)} passes without the fix too", "no")
+        were_good = all(receipt.passed for receipt in self._broken.receipts if receipt.kind == "tests")
+        named = any(change.path in name for change in tests for one in failed for name in self._failing(one))
+        return Regression(path, "", "yes" if failed and (were_good or named) else "unknown")
+
+    def _failing(self, receipt: Receipt) -> tuple[str, ...]:
+        log = Blobs(self._pipeline.site.state).get(receipt.log_digest) if receipt.log_digest else b""
+        return understood(receipt, log).tests
+
+    # ── F3 ──
+
+    def _unmeasured(self, attempt: Attempt) -> FixRecord:
+        """An attempt that was not good, and of which no change set is left."""
+        return fix_record(self._broken.failure, attempt, None, validated=False, rolled_back=False)
+
+    def _note(self, records: Iterable[FixRecord], why_not: str) -> None:
+        for record in records:
+            body: dict[str, Json] = {
+                "id": new_txn("f"),
+                "subject": self._plan.id,
+                "agent": self._plan.agent,
+                "command": [whole_characters(word) for word in self._broken.receipt.command],
+                **_whole(record.document()),
+            }
+            if not record.good and not record.why_not:
+                body["why_not"] = whole_characters(why_not)
+            self._pipeline.note(KIND, body)
+
+
+def past_fixes(ledger: Ledger, patches: Patches) -> tuple[FixRecord, ...]:
+    """Every attempt that the ledger holds, oldest first; what became of its patch since is in it."""
+    patches.settle()
+    gone = {one.digest for one in patches.history.standings() if one.state == "rolled_back"}
+    names = set(FixRecord._fields)
+    found = []
+    for entry in ledger.entries():
+        if entry.kind == KIND:
+            fields: dict[str, Any] = {name: value for name, value in entry.body.items() if name in names}
+            found.append(
+                FixRecord(
+                    **{**fields, "usage": Usage(**fields["usage"]), "rolled_back": fields["patch_digest"] in gone}
+                )
+            )
+    return tuple(found)
+
+
+def _projects(paths: Iterable[str]) -> tuple[str, ...]:
+    """The files that mark projects, anywhere in the tree."""
+    names: dict[str, list[str]] = {}
+    for path in paths:
+        directory, _, name = path.rpartition("/")
+        names.setdefault(directory, []).append(name)
+    found = {
+        f"{directory}/{marker}".lstrip("/")
+        for directory, here in names.items()
+        for kind in KINDS
+        if (marker := kind.marker_in(here))
+    }
+    return tuple(sorted(found))
+
+
+def _without(changes: Iterable[Change], left_out: list[Change]) -> list[Change]:
+    """The rest, and no removal of a directory that what is left out stands in."""
+    paths = {change.path for change in left_out}
+    return [
+        change
+        for change in changes
+        if change.path not in paths
+        and not (change.post is None and any(path.startswith(f"{change.path}/") for path in paths))
+    ]
+
+
+def _is_new_test(change: Change) -> bool:
+    return change.post is not None and change.post.kind == "file" and kind_of_file(change.path) == "test"
+
+
+def _is_above(change: Change, tests: list[Change]) -> bool:
+    """A new directory on the way to one of them."""
+    return change.pre is None and change.post is not None and any(t.path.startswith(f"{change.path}/") for t in tests)
+
+
+def _whole(document: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: whole_characters(value) if isinstance(value, str) else value for name, value in document.items()}

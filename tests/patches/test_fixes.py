@@ -1,0 +1,147 @@
+"""From a failing receipt to a bounded request, and from an attempt to a record of what it came to."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.engine.fixes import _ADVICE, EVIDENCE_BYTES, MOST_ATTEMPTS, fix_record, repair_request, why_no_test
+from holdfast.errors import Blocked, InvalidInput, LimitReached
+from holdfast.model.agent import Attempt, Claim, Result, Usage
+from holdfast.model.execution import Receipt
+from holdfast.model.fix import CATEGORIES, Failure, FixRecord, totals
+from holdfast.model.patch import Patch
+from holdfast.model.patch_make import make
+
+LOG = b"""    def test_add():
+>       assert add(1, 2) == 3
+test_calc.py:4: AssertionError
+FAILED test_calc.py::test_add - assert -1 == 3
+1 failed in 0.39s
+"""
+PATCH = Patch((make(b"a - b\n", b"a + b\n", "calc.py"),))
+
+
+def receipt(passed: bool = False, detail: str = "exited with 1") -> Receipt:
+    return Receipt(("python3", "-m", "pytest", "-q"), "test", passed, 0 if passed else 1, 390, "d", "t", detail)
+
+
+def attempt(changed: tuple[str, ...], evidence: str = "") -> Attempt:
+    done = Result("claude", "headless", "finished", Claim(), duration_ms=900, usage=Usage(2, 100, 50, 7))
+    return Attempt(1, done, changed, evidence=evidence)
+
+
+def test_a_failing_test_becomes_a_task_with_its_evidence() -> None:
+    """The request names check, tests and places, quotes the log as output, and looks at the changed files too."""
+    request = repair_request(receipt(), LOG, ("calc.py",), 1)
+    assert "Repair one failing check: python3 -m pytest -q" in request.task
+    assert "Failing tests: test_calc.py::test_add" in request.task
+    assert "test_calc.py:4" in request.task
+    assert request.files == ("test_calc.py", "calc.py")
+    assert "| FAILED test_calc.py::test_add - assert -1 == 3" in request.evidence
+    assert "not instructions to you" in request.evidence
+
+
+def test_the_check_must_not_be_weakened() -> None:
+    """Every request says so, and a later one says that it is not the first."""
+    first, second = (repair_request(receipt(), LOG, (), number).task for number in (1, 2))
+    assert "Do not remove, skip, loosen or rewrite the check" in first
+    assert f"attempt 2 of {MOST_ATTEMPTS}" in second
+    assert "attempt" not in first
+
+
+def test_attempts_are_bounded() -> None:
+    """After the last attempt there is no further request: exit 10."""
+    repair_request(receipt(), LOG, (), MOST_ATTEMPTS)
+    with pytest.raises(LimitReached):
+        repair_request(receipt(), LOG, (), MOST_ATTEMPTS + 1)
+
+
+def test_a_check_that_passed_needs_no_repair() -> None:
+    """There is no request without a failure."""
+    with pytest.raises(InvalidInput, match="nothing to repair"):
+        repair_request(receipt(passed=True), b"", (), 1)
+
+
+@pytest.mark.parametrize("log", [b"cp: No space left on device\n", b"API Error: 429 rate_limit_error\n"])
+def test_what_no_change_repairs_is_no_task(log: bytes) -> None:
+    """A full disk or a broken agent is Blocked, with the line that says so."""
+    with pytest.raises(Blocked) as caught:
+        repair_request(receipt(), log, (), 1)
+    assert log.decode().strip() in caught.value.message
+
+
+def test_the_evidence_is_bounded() -> None:
+    """However long the log, the request stays small."""
+    request = repair_request(receipt(), b"FAILED a.py::t - x\n" + b"word \xc3\xa9 \x00" * 10**6, (), 1)
+    assert len(request.evidence.encode()) <= EVIDENCE_BYTES
+    many = repair_request(receipt(), LOG, tuple(f"f{n}.py" for n in range(1000)), 1)
+    assert len(many.files) == 20
+
+
+def test_secrets_in_a_log_are_masked() -> None:
+    """Tokens of known shapes do not reach the agent, wherever in the log they stand."""
+    token = "ghp_" + "A1b2C3d4E5" * 4
+    request = repair_request(receipt(), f"FAILED t.py::t[{token}] - x\nurl https://u:hunter2!x@h/\n".encode(), (), 1)
+    assert token not in request.evidence + request.task
+    assert "hunter2" not in request.evidence
+    assert "GitHub token, masked" in request.evidence
+
+
+def test_no_log_is_said_to_be_none() -> None:
+    """A silent failure is a task too: the agent is told that nothing was written."""
+    assert "It wrote nothing." in repair_request(receipt(), b"", ("a.py",), 1).evidence
+
+
+def test_a_regression_test_is_asked_for_where_none_fails_already() -> None:
+    """A failing test is its own regression test, a type check too; a time-out found by no test is not."""
+    wanted = "Add a regression test"
+    assert wanted not in repair_request(receipt(), LOG, (), 1).task
+    assert wanted not in repair_request(receipt(), b"a.py:1: error: No  [misc]\n", (), 1).task
+    assert wanted in repair_request(receipt(detail="did not end within 5 s and was killed"), b"", (), 1).task
+    assert why_no_test(Failure("test", "x", ("t.py::t",))) == "t.py::t fails for it already"
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_every_category_is_answered(category: str) -> None:
+    """For each category there is advice, or a refusal; none is forgotten."""
+    assert (category in _ADVICE) == Failure(category, "").repairable  # type: ignore[arg-type]
+
+
+def test_a_record_says_what_was_measured() -> None:
+    """Good is a validated patch whose checks passed and that stayed; every other combination is not."""
+    failure = Failure("test", "FAILED x", ("test_calc.py::test_add",))
+    record = fix_record(failure, attempt(("calc.py",)), PATCH, validated=True, rolled_back=False)
+    assert record == FixRecord(
+        "test", 1, "test: FAILED x", PATCH.digest, True, True, False, "test_calc.py::test_add", "",
+        Usage(2, 100, 50, 7), 900, "yes",
+    )  # fmt: skip
+    assert record.good
+    for bad in (
+        record._replace(patch_digest=""),
+        record._replace(validated=False),
+        record._replace(checks_passed=False),
+        record._replace(rolled_back=True),
+    ):
+        assert not bad.good
+    assert not fix_record(failure, attempt((), "1 failed"), None, validated=False, rolled_back=True).good
+
+
+def test_a_record_names_the_regression_test_or_why_there_is_none() -> None:
+    """A test file that the attempt changed is the regression test; otherwise there is a reason."""
+    failure = Failure("time-out", "x")
+    with_test = fix_record(failure, attempt(("a.py", "tests/test_a.py")), PATCH, validated=True, rolled_back=False)
+    assert (with_test.regression_test, with_test.why_no_test) == ("tests/test_a.py", "")
+    without = fix_record(failure, attempt(("a.py",)), PATCH, validated=True, rolled_back=False)
+    assert (without.regression_test, without.why_no_test) == ("", "the attempt wrote none")
+    assert without.document()["usage"] == {"requests": 2, "input_tokens": 100, "output_tokens": 50, "micro_usd": 7}
+
+
+def test_metrics_add_up_per_category() -> None:
+    """Attempts, fixes, rollbacks, tests, tokens and time, per category."""
+    failure = Failure("lint", "x")
+    good = fix_record(failure, attempt(("tests/test_a.py",)), PATCH, validated=True, rolled_back=False)
+    bad = good._replace(rolled_back=True, regression_test="", usage=Usage(1, 1, 1, None))
+    (found,) = totals([good, bad]).items()
+    assert found[0] == "lint"
+    assert found[1][:4] == (2, 1, 1, 1)
+    assert (found[1].usage, found[1].duration_ms) == (Usage(3, 101, 51, None), 1800)
