@@ -50,7 +50,7 @@ def evidence(text: str) -> Evidence:
     )
     tree = "7" * 64
     report = Simulation(plan.id, plan.digest, "SUCCESS", changes.digest, changes.base, tree, tree, steps)
-    receipt = Receipt(("make", "test"), "tests", True, 0, 100, "", tree, "")
+    receipt = Receipt(("make", "test"), "tests", True, 0, 100, "", tree, "", "detected")
     return Evidence(plan, changes, report, texts=tuple(compared(p, b"", data) for p in paths), receipts=(receipt,))
 
 

@@ -10,7 +10,9 @@ import pytest
 
 from holdfast.checks.detect import Detected, Project, detect
 from holdfast.checks.levels import LEVELS, Check
-from holdfast.checks.tree import READ_LIMIT, TooLarge, Tree, tree_at
+from holdfast.checks.tree import READ_LIMIT, TooLarge, Tree
+from holdfast.checks.viewed import tree_in
+from holdfast.sandbox.view import View
 
 
 def tree_of(files: Mapping[str, str]) -> Tree:
@@ -199,7 +201,7 @@ def test_a_real_directory_is_a_tree_that_nobody_leaves(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(b"s")
     (root / "link").symlink_to("../secret")
     (root / "out").symlink_to(tmp_path)
-    with tree_at(str(root)) as tree:
+    with tree_in(View(str(root), str(root))) as tree:
         assert tree.names("") == {"a/", "big", "link", "out"}
         assert tree.names("a") == {"f"}
         assert tree.names("out") == tree.names("nowhere") == tree.names("big") == frozenset()

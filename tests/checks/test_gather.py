@@ -15,9 +15,10 @@ from holdfast.checks.gather import Ground, Wanted, gather
 from holdfast.checks.levels import Verification
 from holdfast.checks.reports import Criteria
 from holdfast.checks.toolchains import toolchains
-from holdfast.checks.tree import tree_at
+from holdfast.checks.viewed import tree_in
 from holdfast.errors import InvalidInput
 from holdfast.sandbox.process import run
+from holdfast.sandbox.view import View
 
 Gather = Callable[..., Verification]
 AUTO = Wanted()
@@ -38,7 +39,7 @@ def check(workspace: Path, save_log: Callable[[bytes], str], monkeypatch: pytest
         for name, text in files.items():
             (workspace / name).parent.mkdir(parents=True, exist_ok=True)
             (workspace / name).write_text(text)
-        with tree_at(str(workspace)) as tree:
+        with tree_in(View(str(workspace), str(workspace))) as tree:
             ground = Ground(tree, str(workspace), "tree-7", run, save_log, toolchains(REAL_HOME).env)
             return gather(ground, touched if touched is not None else list(files), wanted)
 
@@ -102,6 +103,12 @@ class TestPython:
         verification = check(files)
         assert "imports" not in kinds(verification)
         assert any(item.level == "imports" for item in verification.not_run)
+
+    @pytest.mark.parametrize("ending", ["raise SystemExit(0)", "raise SystemExit(77)", "raise KeyboardInterrupt"])
+    def test_a_module_that_ends_its_own_import_is_broken(self, check: Gather, ending: str) -> None:
+        """Whatever a module throws while it is imported, even an exit that looks like success, the level has failed."""
+        verification = check({**PYTHON, "app/core.py": f"{ending}\n"}, Wanted(levels=("imports",)))
+        assert kinds(verification) == {"imports": False}
 
     def test_tests_that_do_not_exist_prove_nothing(self, check: Gather) -> None:
         """A runner that finds no tests leaves the change unverified, and says so."""
@@ -212,6 +219,17 @@ def test_a_level_asked_for_by_name_must_run(check: Gather) -> None:
 def test_only_the_levels_asked_for_are_run(check: Gather) -> None:
     """Named levels are run and no others, apart from configured commands."""
     assert set(kinds(check(PYTHON, Wanted(levels=("lint",))))) == {"lint"}
+
+
+def test_without_detection_only_configured_commands_and_syntax_are_run(check: Gather) -> None:
+    """Where detection is off no project is looked for; what was asked for by name is then not found, and fails."""
+    alone = check(PYTHON, Wanted(detect=False))
+    assert (kinds(alone), alone.tested) == ({"syntax": True}, False)
+    assert "[checks] detect is false" in alone.unverified
+    configured = check(PYTHON, Wanted(detect=False, commands=(("true",),)))
+    assert (kinds(configured)["acceptance"], configured.tested) == (True, True)
+    for level in ("tests", "lint"):
+        assert [receipt.kind for receipt in check(PYTHON, Wanted(levels=(level,), detect=False)).failed] == [level]
 
 
 def test_checks_are_skipped_only_for_a_reason(check: Gather) -> None:

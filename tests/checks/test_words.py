@@ -45,7 +45,10 @@ def _expected(case: dict[str, Any]) -> Understood:
         health=tuple(health),
         wants_health=case.get("wants_health", False),
         criteria=Criteria(
-            case.get("coverage"), case.get("failures", 0), tuple(case.get("required", [])), "failures" in case
+            case.get("coverage"),
+            0 if case.get("none_may_fail") else case.get("failures"),
+            tuple(case.get("required", [])),
+            "failures" in case,
         ),
     )
 

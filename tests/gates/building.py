@@ -31,6 +31,10 @@ FULL = Rollback(True, "restore", True, True, "FULL")
 SERVICE = {
     "compensated": Service(Signal("restart", "web"), Signal("restart", "web")),
     "irreversible": Service(Call("http://127.0.0.1/deploy")),
+    "call with an undo": Service(Call("http://127.0.0.1/wipe", "DELETE"), Call("http://127.0.0.1/noop", "GET")),
+    "undone by another": Service(Signal("stop", "web"), Signal("reload", "other")),
+    "undone by the wrong verb": Service(Signal("stop", "web"), Signal("reload", "web")),
+    "stopped": Service(Signal("stop", "web"), Signal("start", "web")),
 }
 
 
@@ -70,6 +74,7 @@ def evidence_of(case: Case) -> Evidence:
         receipts=tuple(receipt_of(row, simulation) for row in case.get("receipts", [{}])),
         instructions=tuple((path, digest) for path, digest in case.get("instructions", [])),
         root=case.get("root", ""),
+        links=tuple((path, target) for path, target in case.get("links", {}).items()),
     )
 
 
@@ -156,6 +161,7 @@ def plan_of(row: Case) -> Plan:
         risk=row.get("risk", "low"),
         verify=tuple(CommandCheck(tuple(argv)) for argv in row.get("verify", [["make", "test"]])),
         health=tuple(_health(item) for item in row.get("health", ["http://127.0.0.1/health"])),
+        unverified_because=row.get("skips", ""),
     )
 
 
@@ -212,4 +218,5 @@ def receipt_of(row: Case, simulation: Simulation | None) -> Receipt:
         log_digest="5" * 64,
         tree_digest=row.get("tree", TREE),
         detail=row.get("detail", "41 passed"),
+        origin=row.get("origin", "detected"),
     )

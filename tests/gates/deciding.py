@@ -63,6 +63,7 @@ def office_of(case: Case) -> Office:
         agents=frozenset(case.get("agents", [])),
         made_by=case.get("made_by", ""),
         longest_ns=case.get("longest", 0),
+        people=case.get("wanted", 1),
     )
 
 

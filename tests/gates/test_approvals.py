@@ -12,7 +12,8 @@ from holdfast.gates.approvals import APPROVAL_RULES, SIGNATURE_RULE, standing
 
 CASES = dict(cases_in("approvals"))
 REPORT = evidence_of({}).simulation
-GIVEN = {"approvals", "approvers", "used", "agents", "made_by", "longest", "author", "risk", "verdict", "needed"}
+GIVEN = {"approvals", "approvers", "used", "agents", "made_by", "longest", "author", "risk", "verdict", "needed",
+         "wanted"}  # fmt: skip
 EXPECTED = {"case", "granted", "rejected", "people", "broken"}
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
 
 from gates.building import Case, cases_in, evidence_of, policy_of
 from holdfast.gates.evidence import Text, compared
-from holdfast.gates.secrets import GUESS, SHAPES, Finding, every_finding
+from holdfast.gates.secrets import GUESS, MORE, MOST_FINDINGS, SHAPES, Finding, every_finding
 from holdfast.gates.write_gate import decide
 
 CASES = dict(cases_in("secrets"))
@@ -58,6 +59,45 @@ def test_findings_stand_in_for_texts_that_are_gone(policy: dict[str, object]) ->
         findings=every_finding(evidence.texts),
     )
     assert decide(bare, rules, 2) == decide(evidence, rules, 2)
+
+
+def _crowd(number: int, of: str = "AKIA") -> str:
+    return "".join(f"{of}QWERTYUI{n:08}\n" for n in range(number))
+
+
+def test_many_findings_are_bounded_and_said_to_be() -> None:
+    """Of a text full of secrets so many are listed, and one that says there are more; policy knows all but that."""
+    listed = every_finding([Text("a", _crowd(3 * MOST_FINDINGS))])
+    assert len(listed) == MOST_FINDINGS + 1
+    (more,) = [finding for finding in listed if finding.shape == MORE]
+    known = frozenset(finding.digest for finding in listed) - {more.digest}
+    case: Case = {"policy": {"user": {"known_secrets": [f"sha256:{digest}" for digest in sorted(known)]}}}
+    evidence = replace(evidence_of({}), texts=(Text("src/a.py", _crowd(3 * MOST_FINDINGS)),))
+    decision = decide(evidence, policy_of(case), 1)
+    assert decision.verdict == "NEED_APPROVAL"
+    assert any(MORE in reason.detail for reason in decision.reasons)
+
+
+def test_a_crowd_of_shapes_and_guesses_costs_no_more_than_its_length() -> None:
+    """Twice the text is about twice the work: no guess is compared with every shape."""
+
+    def seconds(number: int) -> float:
+        # Placeholders are no findings, so that nothing is cut short; guesses on known shapes are none either.
+        text = _crowd(number) + "".join(f"api_key = AKIAQWERTYUI{n:08}\n" for n in range(number))
+        started = time.process_time()
+        _in_text_only(text)
+        return time.process_time() - started
+
+    small = min(seconds(2_000) for _ in range(3))
+    large = min(seconds(16_000) for _ in range(3))
+    assert large < 8 * 4 * small
+
+
+def _in_text_only(text: str) -> None:
+    from holdfast.gates.secrets import _in_text
+
+    for _ in _in_text(Text("a", text)):
+        pass
 
 
 def test_every_shape_has_a_case() -> None:

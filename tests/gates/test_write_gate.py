@@ -16,12 +16,13 @@ from holdfast.model.decision import Decision
 
 CASES = dict(cases_in("write_gate"))
 EXPECTATIONS = {"case", "verdict", "risk", "needed", "typed", "says", "silent"}
-GIVEN = {"changes", "reads", "plan", "report", "receipts", "author", "policy", "approvers", "root", "forged"}
+GIVEN = {"changes", "reads", "plan", "report", "receipts", "author", "policy", "approvers", "others", "root", "forged",
+         "links"}  # fmt: skip
 BUILT_IN_RULES = [rule.name for rule in layered().rules]
 
 
 def decided(case: Case) -> Decision:
-    return decide(evidence_of(case), policy_of(case), case.get("approvers", 2))
+    return decide(evidence_of(case), policy_of(case), case.get("approvers", 2), case.get("others"))
 
 
 @pytest.mark.parametrize("name", CASES)

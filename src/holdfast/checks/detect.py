@@ -20,12 +20,14 @@ from holdfast.checks.kinds.make import MAKE
 from holdfast.checks.levels import LEVELS, WITHIN_MS, Check, NotRun
 from holdfast.checks.project import Found, Kind, Place
 from holdfast.checks.syntax import syntax_checks
-from holdfast.checks.tree import Tree
+from holdfast.checks.tree import Tree, present
 
 _FOREIGN = frozenset(
     """node_modules vendor third_party .venv venv site-packages .tox .nox target dist build .git .holdfast
     __pycache__ bower_components .gradle .m2""".split()
 )
+
+_NOT_LOOKED_FOR = "the project's own tests were not looked for: [checks] detect is false"
 
 
 class Project(NamedTuple):
@@ -44,17 +46,27 @@ class Detected(NamedTuple):
 
 
 def detect(
-    tree: Tree, touched: Iterable[str], custom: Sequence[tuple[str, ...]] = (), within_ms: int = WITHIN_MS
+    tree: Tree,
+    touched: Iterable[str],
+    custom: Sequence[tuple[str, ...]] = (),
+    within_ms: int = WITHIN_MS,
+    *,
+    projects_too: bool = True,
 ) -> Detected:
-    """`touched` are the paths of the change, deleted ones too; `custom` are commands of the configuration."""
+    """`touched` are the paths of the change, deleted ones too; `custom` are commands of the configuration.
+
+    Without `projects_too` no project is looked for: what is left is the syntax of touched files, and `custom`.
+    """
     paths = sorted(set(touched))
-    present = tuple(path for path in paths if _is_file(tree, path))
+    there = present(tree, paths)
     projects: list[Project] = []
-    found: list[Found] = list(syntax_checks(Place(tree, "", present)))
+    found: list[Found] = list(syntax_checks(Place(tree, "", there)))
     redefined: set[str] = set()
-    for root in _roots(paths):
+    if not projects_too:
+        found.append(NotRun("tests", "", _NOT_LOOKED_FOR))
+    for root in _roots(paths) if projects_too else ():
         prefix = f"{root}/" if root else ""
-        below = tuple(path.removeprefix(prefix) for path in present if path.startswith(prefix))
+        below = tuple(path.removeprefix(prefix) for path in there if path.startswith(prefix))
         place = Place(tree, root, below)
         for kind, marker in _kinds(place):
             projects.append(Project(root, kind.name, marker))
@@ -90,8 +102,3 @@ def _has(found: Iterable[Found], root: str, level: str) -> bool:
 
 def _decides(kind: Kind, path: str) -> bool:
     return bool(kind.marker_in((path,))) or path in kind.definitions
-
-
-def _is_file(tree: Tree, path: str) -> bool:
-    parent, _, name = path.rpartition("/")
-    return name in tree.names(parent)

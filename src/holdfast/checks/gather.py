@@ -31,10 +31,10 @@ from holdfast.checks.levels import (
 )
 from holdfast.checks.linecoverage import read_coverage
 from holdfast.checks.reports import Criteria, Ended, judged
-from holdfast.checks.tree import Tree
+from holdfast.checks.tree import Tree, present
 from holdfast.checks.xmltext import BadReport
 from holdfast.errors import InvalidInput
-from holdfast.model.execution import Receipt
+from holdfast.model.execution import CheckOrigin, Receipt
 from holdfast.model.path import printable
 
 _PROBE_MS = 30_000
@@ -47,7 +47,10 @@ class Wanted(NamedTuple):
     """What is asked for besides, or instead of, what detection finds.
 
     `levels`: only these, and each by name (Y3); empty: all that are detected.
-    `expected`: files that must be there. `commands`: of the configuration or, in the mode `agent`, of the agent.
+    `expected`: files that must be there. `commands`: of the configuration or, in the mode `agent`, of the agent;
+    `of_the_project` are those among them that only the project's own file names, which is trusted by nobody.
+    `tests_by`: whose word decides whether tests passed; a plan that lets some fail has judged them itself.
+    `detect`: look for projects and their checks at all.
     """
 
     mode: Mode = "auto"
@@ -55,8 +58,11 @@ class Wanted(NamedTuple):
     levels: tuple[Level, ...] = ()
     expected: tuple[str, ...] = ()
     commands: tuple[tuple[str, ...], ...] = ()
+    of_the_project: frozenset[tuple[str, ...]] = frozenset()
+    tests_by: CheckOrigin = "detected"
     criteria: Criteria = Criteria(needs_results=False)
     within_ms: int = WITHIN_MS
+    detect: bool = True
 
 
 class Ground(NamedTuple):
@@ -77,8 +83,8 @@ def gather(ground: Ground, touched: Iterable[str], wanted: Wanted, progress: Pro
             raise InvalidInput("skipping the checks needs a reason")
         return Verification("skip", reason=wanted.reason)
     paths = tuple(sorted(set(touched)))
-    detected = _narrowed(detect(ground.tree, paths, wanted.commands, wanted.within_ms), wanted)
-    work = _Gathering(ground, wanted, detected, progress)
+    detected = detect(ground.tree, paths, wanted.commands, wanted.within_ms, projects_too=wanted.detect)
+    work = _Gathering(ground, wanted, _narrowed(detected, wanted), progress)
     for level in LEVELS:
         work.level(level, paths)
     return Verification(wanted.mode, tuple(work.receipts), tuple(work.not_run), wanted.reason)
@@ -134,13 +140,13 @@ class _Gathering:
 
     def _look(self, level: Level, touched: Sequence[str]) -> None:
         tree = self._ground.tree
-        present = [path for path in touched if not plainfiles.expected_files(tree, [path]).complaints]
+        there = present(tree, touched)
         if level == "files" and self._wanted.expected:
             self._looked(level, "files", plainfiles.expected_files(tree, self._wanted.expected))
         elif level == "syntax":
-            self._looked(level, "data files", plainfiles.parsed_files(tree, present))
+            self._looked(level, "data files", plainfiles.parsed_files(tree, there))
         elif level == "imports":
-            self._looked(level, "relative imports", plainfiles.resolved_imports(tree, present))
+            self._looked(level, "relative imports", plainfiles.resolved_imports(tree, there))
 
     def _looked(self, level: Level, what: str, looked: plainfiles.Looked) -> None:
         self.not_run += [NotRun(level, "", f"not looked at: {item}") for item in looked.passed_over]
@@ -178,7 +184,15 @@ class _Gathering:
         else:
             attempt, note = self._judged(check, attempt)
             said = f"{_named(check)} {attempt.said} ({duration(took_ms)}){note}{attempt.remarks}"
-            self._keep(check.level, argv, attempt, took_ms, said)
+            self._keep(check.level, argv, attempt, took_ms, said, self._origin(check))
+
+    def _origin(self, check: Check) -> CheckOrigin:
+        """Acceptance is what was named by somebody; all else was found in the tree."""
+        if check.level != "acceptance":
+            return self._wanted.tests_by if check.level == "tests" else "detected"
+        if self._wanted.mode == "agent":
+            return "agent"
+        return "project" if check.argv in self._wanted.of_the_project else "configured"
 
     def _judged(self, check: Check, attempt: Attempt) -> tuple[Attempt, str]:
         """Tests are judged by their reports where there are some, and always by how they ended."""
@@ -203,7 +217,8 @@ class _Gathering:
         states = {name: results.state_of(name) for name in required}
         bad = [f"{printable(name)} {state or 'was not run'}" for name, state in states.items() if state != "passed"]
         detail = f"required tests: {', '.join(bad) or 'all passed'}"
-        self._keep("tests", ("holdfast", "tests", *required), Attempt(not bad, "", detail.encode()), 0, detail)
+        attempt = Attempt(not bad, "", detail.encode())
+        self._keep("tests", ("holdfast", "tests", *required), attempt, 0, detail, self._wanted.tests_by)
 
     def _missing(self, tool: str, probe: tuple[str, ...], root: str) -> str:
         """Why a tool cannot be used here; empty when it can. Asked once for every tool and project."""
@@ -235,7 +250,15 @@ class _Gathering:
         if item.level in self._wanted.levels:  # Y3
             self._keep(item.level, ("holdfast", item.level), Attempt(False, "", item.detail.encode()), 0, item.detail)
 
-    def _keep(self, level: Level, command: tuple[str, ...], attempt: Attempt, took_ms: int, detail: str) -> None:
+    def _keep(
+        self,
+        level: Level,
+        command: tuple[str, ...],
+        attempt: Attempt,
+        took_ms: int,
+        detail: str,
+        origin: CheckOrigin = "detected",
+    ) -> None:
         self.receipts.append(
             Receipt(
                 command=command,
@@ -246,6 +269,7 @@ class _Gathering:
                 log_digest=self._ground.save_log(attempt.log),
                 tree_digest=self._ground.tree_digest,
                 detail=detail,
+                origin=origin,
             )
         )
 

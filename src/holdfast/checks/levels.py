@@ -11,6 +11,7 @@ Modes
 Invariants
   Y1  A receipt is for a check that ran. What could not run is a NotRun, which never counts as passed.
   Y2  `tested` needs a receipt of the level tests or acceptance that passed, and none that failed.
+      A command that only the project's own file names must pass, and proves nothing: it comes with the repository.
   Y3  What was asked for by name and could not run is a failure; what was only detected leaves the change unverified.
 """
 
@@ -89,7 +90,7 @@ class Verification(NamedTuple):
 
     @property
     def tested(self) -> bool:
-        proofs = [receipt for receipt in self.receipts if receipt.kind in PROOF]
+        proofs = [receipt for receipt in self.receipts if receipt.kind in PROOF and receipt.origin != "project"]
         return self.mode != "agent" and bool(proofs) and self.passed
 
     @property
@@ -101,6 +102,8 @@ class Verification(NamedTuple):
             return f"unverified: checks were skipped ({self.reason})"
         if self.mode == "agent":
             return "unverified by tests: only the agent's own choice of checks was run"
+        if any(receipt.kind in PROOF for receipt in self.receipts):
+            return "unverified by tests: only commands that the project itself names were run"
         missing = [item.detail for item in self.not_run if item.level in PROOF]
         return f"unverified by tests: {missing[0] if missing else 'no tests were found'}"
 

@@ -23,13 +23,18 @@ _NAMED = 5
 class Criteria(NamedTuple):
     """Coverage in hundredths of a percent; None where it does not matter.
 
+    `maximum_failures` is None where nobody said a number, and then none may fail.
     With `needs_results` False, a run without a JUnit report is judged by its exit code alone.
     """
 
     minimum_coverage: int | None = None
-    maximum_failures: int = 0
+    maximum_failures: int | None = None
     required: tuple[str, ...] = ()
     needs_results: bool = True
+
+    @property
+    def may_fail(self) -> int:
+        return self.maximum_failures or 0
 
 
 class Verdict(NamedTuple):
@@ -47,7 +52,9 @@ class Ended(NamedTuple):
 
 
 def criteria_of(check: SuiteCheck) -> Criteria:
-    return Criteria(check.minimum_coverage, check.maximum_failures, check.required, bool(check.junit))
+    # More failures than none can only be counted in a report.
+    counted = bool(check.junit) or check.maximum_failures > 0
+    return Criteria(check.minimum_coverage, check.maximum_failures, check.required, counted)
 
 
 def judged(criteria: Criteria, ended: Ended, results: Results | None, coverage: Coverage | None) -> Verdict:
@@ -72,21 +79,21 @@ def _of_the_run(criteria: Criteria, ended: Ended, results: Results | None) -> It
 
 def _excused(criteria: Criteria, exit_code: int, results: Results | None) -> bool:
     """Runners exit with 1 for failed tests; that many may fail. Any other code means that the run itself broke."""
-    return exit_code == 1 and results is not None and 0 < len(results.failed) <= criteria.maximum_failures
+    return exit_code == 1 and results is not None and 0 < len(results.failed) <= criteria.may_fail
 
 
 def _of_the_results(criteria: Criteria, results: Results | None) -> Iterator[str]:
     if results is None:
-        if criteria.needs_results or criteria.required or criteria.maximum_failures:
+        if criteria.needs_results or criteria.required:
             yield "there is no readable report of the tests"
         return
     if not results.ran:
         yield "no tests were run"
     failed = results.failed
-    if len(failed) > criteria.maximum_failures:
+    if len(failed) > criteria.may_fail:
         names = ", ".join(printable(name) for name in failed[:_NAMED])
         more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
-        allowed = f"; {criteria.maximum_failures} may" if criteria.maximum_failures else ""
+        allowed = f"; {criteria.may_fail} may" if criteria.may_fail else ""
         yield f"{plural(len(failed), 'test', 'tests')} failed{allowed}: {names}{more}"
     for name in criteria.required:
         state = results.state_of(name)

@@ -1,14 +1,13 @@
 """A tree as detection sees it: names of a directory, and small reads. Anything that can answer these two is a tree.
 
-`tree_at` answers for a real directory, beneath which the kernel keeps us: no symlink is followed, no device opened.
+Files are read beneath an open directory, where the kernel keeps us: no symlink is followed, no device opened.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from holdfast.disk.calls import CALLS
@@ -32,13 +31,17 @@ class Tree(NamedTuple):
     read: Callable[[str], bytes]
 
 
-@contextmanager
-def tree_at(directory: str) -> Iterator[Tree]:
-    root = CALLS.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield Tree(lambda path: _names(root, path), lambda path: read_beneath(root, path, READ_LIMIT))
-    finally:
-        CALLS.close(root)
+def present(tree: Tree, paths: Iterable[str]) -> tuple[str, ...]:
+    """Those that are there and no directories. Each directory is listed once: a change may have very many in one."""
+    listed: dict[str, frozenset[str]] = {}
+    found = []
+    for path in paths:
+        parent, _, name = path.rpartition("/")
+        if parent not in listed:
+            listed[parent] = tree.names(parent)
+        if name in listed[parent]:
+            found.append(path)
+    return tuple(found)
 
 
 def read_beneath(root: int, path: str, limit: int) -> bytes:
@@ -54,17 +57,3 @@ def read_beneath(root: int, path: str, limit: int) -> bytes:
     if len(data) > limit:
         raise TooLarge(27, f"larger than {limit >> 20} MiB", path)
     return bytes(data)
-
-
-def _names(root: int, path: str) -> frozenset[str]:
-    try:
-        fd = CALLS.open_beneath(path, os.O_RDONLY | os.O_DIRECTORY, root)
-    except OSError:
-        return frozenset()  # not there, or not a directory: there are no names in it
-    try:
-        with os.scandir(fd) as entries:
-            return frozenset(
-                f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in entries
-            )
-    finally:
-        CALLS.close(fd)

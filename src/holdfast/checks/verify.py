@@ -56,6 +56,7 @@ def verify(
                 log_digest=save_log(attempt.log),
                 tree_digest=tree_digest,
                 detail=f"{shown(check.argv)} {attempt.said} ({duration(took_ms)}){attempt.remarks}",
+                origin="plan",
             )
         )
     return tuple(receipts)

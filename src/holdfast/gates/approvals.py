@@ -8,6 +8,9 @@ Invariants
   A1  One counting rejection and nothing is granted, whatever else there is, also where policy would allow.
   A2  People are counted, not approvals: who shares a name or a key with somebody is that somebody.
   A3  A denial is never granted.
+  A4  How many must say yes is counted with the approvers of now; what a decision asked for, when there were others,
+      is the least.
+  A5  No more people are asked for than could answer: where the maker of a change is one of two, the other is enough.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from holdfast.gates.evidence import PERSON
 from holdfast.model.approval import Approval
 from holdfast.model.decision import Decision
 from holdfast.model.path import folded, printable
+from holdfast.model.plan import Risk
 
 
 class Office(NamedTuple):
@@ -31,6 +35,15 @@ class Office(NamedTuple):
     agents: frozenset[str] = frozenset()
     made_by: str = ""  # the person who made the plan, where one did
     longest_ns: int = 0  # how long an approval may be valid; 0 is no limit
+    people: int = 1  # so many must say yes…
+    people_from: Risk = "high"  # …from here on, where more than one could
+
+
+class Electorate(NamedTuple):
+    """How many people there are to ask: all approvers, and those of them who did not make the change."""
+
+    all: int
+    others: int
 
 
 class Judged(NamedTuple):
@@ -100,22 +113,28 @@ def _is_known(approval: Approval, decision: Decision, office: Office) -> bool:
 
 def _is_a_person(approval: Approval, decision: Decision, office: Office) -> bool:
     """By name, or by a key that an agent's name is configured with."""
-    author = {decision.author} if decision.author != PERSON else set()
-    agents = {folded(name) for name in office.agents | author}
+    agents = _agents(office, decision.author)
     keys = {key.lower() for name, key in office.approvers.items() if folded(name) in agents}
     return folded(approval.by) not in agents and approval.key.lower() not in keys
 
 
 def _is_not_for_oneself(approval: Approval, decision: Decision, office: Office) -> bool:
     """Below high, and where nobody else could: yes."""
-    if not office.made_by or not at_least(decision.risk_effective, "high") or len(_people_of(office)) < 2:
+    if not office.made_by or not at_least(decision.risk_effective, "high"):
         return True
-    own = {key.lower() for name, key in office.approvers.items() if folded(name) == folded(office.made_by)}
-    return folded(approval.by) != folded(office.made_by) and approval.key.lower() not in own
+    if electorate_of(office, decision.author).all < 2:
+        return True
+    return folded(approval.by) != folded(office.made_by) and approval.key.lower() not in _own_keys(office)
 
 
-def _people_of(office: Office) -> set[str]:
-    return {key.lower() for key in office.approvers.values()}
+def _own_keys(office: Office) -> set[str]:
+    if not office.made_by:
+        return set()
+    return {key.lower() for name, key in office.approvers.items() if folded(name) == folded(office.made_by)}
+
+
+def _agents(office: Office, author: str) -> set[str]:
+    return {folded(name) for name in (*office.agents, *([author] if author != PERSON else []))}
 
 
 APPROVAL_RULES: tuple[ApprovalRule, ...] = (
@@ -141,16 +160,44 @@ def standing(
     counting = [approval for approval, verdict in zip(ordered, judged, strict=True) if verdict.counts]
     noes = [approval for approval in counting if approval.answer == "reject"]
     people = _different_people([approval for approval in counting if approval.answer == "approve"])
-    enough = decision.verdict == "ALLOW" or (decision.verdict == "NEED_APPROVAL" and people >= needed_by(decision))
+    needed = _needed(decision, office)
+    enough = decision.verdict == "ALLOW" or (decision.verdict == "NEED_APPROVAL" and people >= needed)
     return Standing(
         decision=decision.digest,
         granted=enough and not noes,
         rejected=bool(noes),
         people=people,
-        needed=needed_by(decision),
+        needed=needed,
         judged=judged,
-        reason=_reason(decision, noes, people, judged),
+        reason=_reason(decision, noes, people, needed, judged),
     )
+
+
+def people_needed(people: int, people_from: Risk, risk: Risk, electorate: Electorate) -> int:
+    """A single user decides alone, by typing it out; otherwise nobody decides high risks alone.
+
+    More people than there are approvers are more than can be had, and stay it: that is for policy to put right (A5).
+    """
+    if electorate.all < 2 or not at_least(risk, people_from):
+        return 1
+    could = electorate.others if at_least(risk, "high") else electorate.all
+    return people if people > electorate.all else max(1, min(people, could))
+
+
+def electorate_of(office: Office, author: str = PERSON) -> Electorate:
+    """Everybody who may approve, and those of them who did not make the change. Agents are nobody here."""
+    agents = _agents(office, author)
+    barred = {key.lower() for name, key in office.approvers.items() if folded(name) in agents}
+    everybody = {key.lower() for key in office.approvers.values()} - barred
+    return Electorate(len(everybody), len(everybody - _own_keys(office)))
+
+
+def _needed(decision: Decision, office: Office) -> int:
+    if decision.verdict != "NEED_APPROVAL":
+        return 0
+    electorate = electorate_of(office, decision.author)
+    now = people_needed(office.people, office.people_from, decision.risk_effective, electorate)
+    return max(needed_by(decision), now)
 
 
 def needed_by(decision: Decision) -> int:
@@ -178,7 +225,7 @@ def _different_people(approvals: Sequence[Approval]) -> int:
     return len(groups)
 
 
-def _reason(decision: Decision, noes: Sequence[Approval], people: int, judged: tuple[Judged, ...]) -> str:
+def _reason(decision: Decision, noes: Sequence[Approval], people: int, needed: int, judged: tuple[Judged, ...]) -> str:
     if noes:
         said = f": {printable(noes[0].reason)}" if noes[0].reason else ""
         return f"rejected by {printable(noes[0].by)}{said}"
@@ -186,9 +233,9 @@ def _reason(decision: Decision, noes: Sequence[Approval], people: int, judged: t
         return "policy allows it"
     if decision.verdict == "DENY":
         return "policy denies it, and nobody can approve that"
-    if people >= needed_by(decision):
+    if people >= needed:
         return f"approved by {counted(people, 'person', 'people')}"
     void = next(
         (f"; one of {printable(each.by)} does not count: {each.broken[0]}" for each in judged if each.broken), ""
     )
-    return f"approved by {people} of {counted(needed_by(decision), 'person', 'people')}{void}"
+    return f"approved by {people} of {counted(needed, 'person', 'people')}{void}"

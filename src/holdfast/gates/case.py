@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from holdfast.gates.aliases import MOST_NAMES, aliases_of
 from holdfast.gates.evidence import Evidence
 from holdfast.gates.operations import Operation, operations_of, origins_of
 from holdfast.gates.policy import Policy
@@ -15,8 +16,6 @@ from holdfast.model.tables import Layer
 
 # A reason names this many paths; the sentence says how many there are.
 MOST_PATHS = 20
-# How much of the workspace's own place counts for rules: a workspace at /etc/ssh is `etc/ssh`.
-_NAMES_ABOVE = 2
 
 
 class Deed(NamedTuple):
@@ -25,8 +24,12 @@ class Deed(NamedTuple):
     change: Change
     operations: tuple[Operation, ...]
     rules: tuple[int, ...]
-    # A rule of the root layer allows it: built-in rules about paths are silent.
+    # Rules of the root layer allow all that happens: built-in rules about paths are silent.
     excused: bool
+    # Further rules, each with the name by which it is about this: a link leads here.
+    by_link: tuple[tuple[int, str], ...] = ()
+    # It has more names than were followed.
+    in_a_maze: bool = False
 
 
 class Said(NamedTuple):
@@ -83,9 +86,25 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 def _deeds(changes: list[Change], evidence: Evidence, policy: Policy) -> Iterator[Deed]:
     origins = origins_of(changes)
-    above = "/".join([name for name in evidence.root.split("/") if name][-_NAMES_ABOVE:])
+    # The workspace's own place counts for rules: a workspace at /etc/ssh is `etc/ssh`.
+    above = "/".join([name for name in evidence.root.split("/") if name])
+    links = aliases_of(changes, evidence.links, evidence.root)
     for change in changes:
         operations = operations_of(change, origins)
         rules = policy.rules_about(change.path, operations, above)
-        excused = any(policy.rules[number].verdict == "ALLOW" for number in rules)
-        yield Deed(change, operations, tuple(rules), excused)
+        if change.post is not None and change.post.kind == "symlink":
+            rules = sorted({*rules, *policy.rules_through(change.path, operations, above)})
+        excused = bool(rules) and policy.allows(rules, operations)
+        names = links.names_of(change.path) if links.links else ()
+        by_link = tuple(_by_link(names, operations, policy, above)) if names else ()
+        yield Deed(change, operations, tuple(rules), excused, by_link, len(names) >= MOST_NAMES)
+
+
+def _by_link(
+    names: tuple[str, ...], operations: tuple[Operation, ...], policy: Policy, above: str
+) -> Iterator[tuple[int, str]]:
+    """What rules say to the other names of a path; nothing is allowed because of another name."""
+    for name in names:
+        for number in policy.rules_about(name, operations, above):
+            if policy.rules[number].verdict != "ALLOW":
+                yield number, name

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from holdfast.gates.aliases import inside
 from holdfast.gates.case import Case, Deed, FactRule, Said, asking, counted, denying
 from holdfast.gates.patterns import covers
 from holdfast.gates.policy import VERDICT_OF
 from holdfast.gates.secrets import Finding, every_finding
 from holdfast.model.changeset import Change
 from holdfast.model.image import Image
-from holdfast.model.path import is_protected, parent_of, printable
+from holdfast.model.path import is_protected, printable
 
 SET_ID = 0o6000
 OTHERS_WRITE = 0o002
@@ -76,47 +77,38 @@ def _opens_to_all(deed: Deed) -> bool:
 def _links(case: Case) -> Iterator[Said]:
     if paths := _where(case, lambda deed: _leads_out(deed, case.evidence.root)):
         yield asking("high", "the link leads out of the workspace, or into protected state", paths)
+    if paths := _where(case, lambda deed: deed.in_a_maze):
+        yield asking("high", "more links lead here than were followed", paths)
 
 
 def _leads_out(deed: Deed, root: str) -> bool:
     post = deed.change.post
     if post is None or post.kind != "symlink":
         return False
-    inside = _inside(deed.change.path, post.target, root.rstrip("/"))
-    return inside is None or is_protected(inside)
-
-
-def _inside(path: str, target: str, root: str) -> str | None:
-    """Where a link leads, relative to the workspace; None when outside, or when only the disk could tell."""
-    if target.startswith("/"):
-        if not root or not f"{target}/".startswith(f"{root}/"):
-            return None
-        names, rest = [], target[len(root) :].split("/")
-    else:
-        names, rest = [name for name in parent_of(path).split("/") if name], target.split("/")
-    entered = False
-    for name in rest:
-        if name == "..":
-            # Behind a name that may itself be a link, `..` leads wherever that link leads.
-            if entered or not names:
-                return None
-            names.pop()
-        elif name not in ("", "."):
-            names.append(name)
-            entered = True
-    return "/".join(names)
+    place = inside(deed.change.path, post.target, root.rstrip("/"))
+    return place is None or is_protected(place)
 
 
 def _binaries(case: Case) -> Iterator[Said]:
-    changed = {deed.change.path for deed in case.deeds if deed.change.post is not None and not deed.excused}
+    changed = {deed.change.path for deed in case.deeds if deed.change.post is not None}
     if paths := sorted({text.path for text in case.evidence.texts if text.binary} & changed):
         yield asking("medium", "nobody can read what this says", paths)
+        yield from _unsearched(case, paths, "a binary can hold a secret in any form")
 
 
 def _unread(case: Case) -> Iterator[Said]:
-    paths = {text.path for text in case.evidence.texts if text.unread} | set(case.evidence.unseen())
-    if paths:
-        yield asking("medium", "not searched for secrets: too long, or never shown to the gate", sorted(paths))
+    if paths := sorted({text.path for text in case.evidence.texts if text.unread} | set(case.evidence.unseen())):
+        detail = "not searched for secrets: too long, or never shown to the gate"
+        yield asking("medium", detail, paths)
+        yield from _unsearched(case, paths, detail)
+
+
+def _unsearched(case: Case, paths: list[str], why: str) -> Iterator[Said]:
+    """Where secrets are denied, so is what cannot be searched for them; paths that need not be searched are not."""
+    passed_over = covers(case.policy.known.paths)
+    denied = [path for path in paths if not passed_over.owners_of(path)]
+    if denied and case.policy.scalars.secrets == "deny":
+        yield denying(f"secrets are denied, and {why}", denied, case.policy.layer_of("secrets"))
 
 
 def _secrets(case: Case) -> Iterator[Said]:

@@ -3,6 +3,9 @@
 Invariants
   E1  Facts, never promises: images, receipts and added text, all taken from what was captured.
   E2  What was not looked at is told apart from what was looked at and found harmless (`Text.unread`, `unseen`).
+  E3  A check proves something if it passed on exactly the tree that would land, and somebody other than those it
+      judges has chosen it: it was found in the tree, or stands in the user's or the managed configuration.
+      A person's own plan may vouch for itself where policy only asks; a project and an agent never can.
 """
 
 from __future__ import annotations
@@ -13,13 +16,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from holdfast.model.changeset import Change, ChangeSet
-from holdfast.model.execution import Receipt
+from holdfast.model.execution import CheckOrigin, Receipt
 from holdfast.model.plan import Plan
 from holdfast.model.simulation import Simulation
 
 PERSON = "person"
 # The levels of checks that can say "it works"; files that exist and parse say only that there is something.
 VERIFYING_KINDS = frozenset({"run", "tests", "acceptance"})
+# Whose choice of a check is believed (E3).
+TRUSTED_ORIGINS: frozenset[CheckOrigin] = frozenset({"configured", "detected"})
 # Enough to read every line of a source file; what is longer is said to be unread.
 MOST_TEXT_BYTES = 1_000_000
 _LOOKED_AT_FOR_NUL = 8000
@@ -59,18 +64,28 @@ class Evidence:
     root: str = ""
     # Found before, for a replay: the texts themselves are not kept. They add to what is found in `texts`.
     findings: tuple[Finding, ...] = ()
+    # Links of the workspace, (path, target), as far as they lead to something that changes: other names for it.
+    links: tuple[tuple[str, str], ...] = ()
+    # The tree that would land, where the workspace moved elsewhere since the rehearsal; empty: the predicted one.
+    lands_as: str = ""
 
     @property
     def by_agent(self) -> bool:
         return self.author != PERSON
 
-    @property
-    def verified(self) -> bool:
-        """At least one real check passed, on exactly the tree that would land."""
-        return any(
-            receipt.passed and receipt.kind in VERIFYING_KINDS and receipt.tree_digest == self.simulation.predicted_tree
+    def proofs(self) -> tuple[Receipt, ...]:
+        """The real checks that passed on exactly the tree that would land, whoever chose them."""
+        tree = self.lands_as or self.simulation.predicted_tree
+        return tuple(
+            receipt
             for receipt in self.receipts
+            if receipt.passed and receipt.kind in VERIFYING_KINDS and receipt.tree_digest == tree and tree
         )
+
+    def is_verified(self, *, by_its_plan: bool) -> bool:
+        """At least one of them was chosen by somebody who is believed (E3)."""
+        trusted = TRUSTED_ORIGINS | {"plan"} if by_its_plan and not self.by_agent else TRUSTED_ORIGINS
+        return any(receipt.origin in trusted for receipt in self.proofs())
 
     def unseen(self) -> Iterator[str]:
         """Files whose new content nobody gave us to read (E2)."""

@@ -18,7 +18,7 @@ Invariant Q1: a path is tested against a regular expression only where a literal
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.errors import InvalidInput
@@ -119,6 +119,38 @@ class PatternIndex:
             self._shapes.append(_Tested(owner, re.compile(_name_expression(single), re.DOTALL)))
 
 
+class DoorIndex:
+    """The directories that patterns lead through: for `.github/workflows`, a path that is `.github`.
+
+    Whoever puts a link there decides what stands under all the names below it.
+    Only what is spelled out counts: `**` and `*` lead through everything.
+    """
+
+    def __init__(self, owners: Sequence[Sequence[str]]) -> None:
+        self._by_name: dict[str, list[_Tested]] = {}
+        self._others: list[_Tested] = []
+        for owner, patterns in enumerate(owners):
+            for door in {door for pattern in patterns for door in _doors(checked_pattern(pattern))}:
+                test = _Tested(owner, re.compile(_exactly(door), re.DOTALL))
+                name = door.rpartition("/")[2]
+                (self._others if _ANY & set(name) else self._by_name.setdefault(name, [])).append(test)
+
+    def owners_at(self, path: str, above: str = "") -> set[int]:
+        """The owners one of whose patterns leads through exactly this path."""
+        candidates = {folded(path), folded(f"{above}/{path}" if above else path)}
+        tests = [*self._others, *self._by_name.get(folded(path.rpartition("/")[2]), ())]
+        return {test.owner for test in tests if any(test.form.fullmatch(item) for item in candidates)}
+
+
+def _doors(pattern: str) -> Iterator[str]:
+    names = pattern.split("/")
+    while len(names) > 1 and names[-1] == "**":
+        names.pop()
+    for end in range(1, len(names)):
+        if set(names[end - 1]) - _ANY:
+            yield "/".join(names[:end])
+
+
 def checked_pattern(pattern: str) -> str:
     """The pattern as it is compared, or InvalidInput."""
     names = pattern.rstrip("/").split("/")
@@ -149,11 +181,15 @@ def _single_name(pattern: str) -> str | None:
 
 def _expression(pattern: str) -> str:
     """`a/**/b` becomes `a/(?:[^/]+/)*b`, with everything below."""
+    return _exactly(pattern) + "(?:/.*)?"
+
+
+def _exactly(pattern: str) -> str:
     names = pattern.split("/")
     while len(names) > 1 and names[-1] == "**":
         names.pop()
     parts = ["(?:[^/]+/)*" if name == "**" else _name_expression(name) + "/" for name in names]
-    return "".join(parts).removesuffix("/") + "(?:/.*)?"
+    return "".join(parts).removesuffix("/")
 
 
 def _name_expression(name: str) -> str:

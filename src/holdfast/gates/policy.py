@@ -9,11 +9,12 @@ Invariants
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from holdfast.gates.operations import Operation
-from holdfast.gates.patterns import PatternIndex
+from holdfast.gates.patterns import DoorIndex, PatternIndex
 from holdfast.model.canonical import digest_of
 from holdfast.model.decision import Verdict
 from holdfast.model.plan import Risk
@@ -103,11 +104,13 @@ class Policy:
     digest: str = field(init=False, repr=False, compare=False)
     index: PatternIndex = field(init=False, repr=False, compare=False)
     exceptions: PatternIndex = field(init=False, repr=False, compare=False)
+    doors: DoorIndex = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", digest_of(self.document()))
         object.__setattr__(self, "index", PatternIndex([rule.paths for rule in self.rules]))
         object.__setattr__(self, "exceptions", PatternIndex([rule.unless for rule in self.rules]))
+        object.__setattr__(self, "doors", DoorIndex([rule.paths for rule in self.rules]))
 
     def rules_about(self, path: str, operations: tuple[Operation, ...], above: str = "") -> list[int]:
         """The numbers of the rules that are about this path and one of these operations, in order.
@@ -123,6 +126,22 @@ class Policy:
             inside = self.index.owners_of(path)
             found = {n for n in found if n in inside or self.rules[n].verdict != "ALLOW"}
         return sorted([n for n in found if fits(self.rules[n], operations)])
+
+    def rules_through(self, path: str, operations: tuple[Operation, ...], above: str = "") -> list[int]:
+        """The rules that are about names below this path, for a link that is put there; never one that allows."""
+        found = self.doors.owners_at(path, above)
+        return sorted([n for n in found if self.rules[n].verdict != "ALLOW" and fits(self.rules[n], operations)])
+
+    def allows(self, numbers: Iterable[int], operations: tuple[Operation, ...]) -> bool:
+        """Do the allowing rules among these allow everything that happens? A part of it is not enough.
+
+        Half of a move is a creation or a deletion that moving implies; both at once are more than a move.
+        """
+        allowing = [self.rules[n] for n in numbers if self.rules[n].verdict == "ALLOW"]
+        happens = set(operations)
+        if "move" in happens and not happens >= {"create", "delete"}:
+            happens -= {"create", "delete"}
+        return bool(allowing) and all(any(fits(rule, (operation,)) for rule in allowing) for operation in happens)
 
     def layer_of(self, scalar: str) -> Layer:
         return next((layer for name, layer in self.origins if name == scalar), "built-in")

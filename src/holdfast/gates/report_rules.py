@@ -13,10 +13,12 @@ from holdfast.gates.policy import VERDICT_OF, Answer
 from holdfast.model.changeset import ChangeSet, change_set
 from holdfast.model.check import CommandCheck, SuiteCheck, subject
 from holdfast.model.path import printable
-from holdfast.model.plan import Launch, Risk, Service, step_id
-from holdfast.model.simulation import PLAN_RISK, STEP_RISKS, SimulatedStep, StepRisk
+from holdfast.model.plan import Risk, Service, step_id, worded
+from holdfast.model.simulation import PLAN_RISK, STEP_RISKS, SimulatedStep, StepRisk, has_way_back
 
 _SHOWN = 3
+# What Holdfast looks at with its own eyes: the files it names are judged there, and judge nothing.
+_LOOKED_AT = frozenset({"files", "syntax", "imports"})
 
 
 def _belongs_together(case: Case) -> Iterator[Said]:
@@ -70,21 +72,23 @@ def _isolation(case: Case) -> Iterator[Said]:
 
 def _way_back(case: Case) -> Iterator[Said]:
     steps = case.evidence.simulation.steps
-    lost = [step.step_id for step in steps if _is_lost(step)]
-    lost += [
-        step_id(index)
-        for index, step in enumerate(case.evidence.plan.steps)
-        if isinstance(step, Service) and _is_final(step) and step_id(index) not in lost
-    ]
-    if lost:
-        yield asking("high", f"cannot be taken back: {_listed(lost)}")
-    if partly := [step.step_id for step in steps if not _is_lost(step) and _is_partial(step)]:
+    services = {
+        step_id(index): step for index, step in enumerate(case.evidence.plan.steps) if isinstance(step, Service)
+    }
+    final = [id for id, step in services.items() if not has_way_back(step)]
+    lost = [step.step_id for step in steps if _is_lost(step) and step.step_id not in final]
+    if lost or final:
+        yield asking("high", f"cannot be taken back: {_listed([*lost, *(_final(id, services[id]) for id in final)])}")
+    gone = {*lost, *final}
+    if partly := [step.step_id for step in steps if step.step_id not in gone and _is_partial(step)]:
         yield asking("medium", f"can be taken back only in part: {_listed(partly)}")
 
 
-def _is_final(step: Service) -> bool:
-    """Neither a declared way back, nor one of its own: a launched program is ended by whoever launched it."""
-    return step.compensation is None and not isinstance(step.effect, Launch)
+def _final(id: str, step: Service) -> str:
+    """With what it declares as its undo, for a person to judge: here it counts for nothing."""
+    if step.compensation is None:
+        return id
+    return f"{id} (its undo is {worded(step.compensation)}, which proves nothing)"
 
 
 def _is_lost(step: SimulatedStep) -> bool:
@@ -101,7 +105,9 @@ def _unrehearsed(case: Case) -> Iterator[Said]:
     named = case.evidence.simulation.unrehearsed
     if planned or named:
         said = named or [f"{counted(len(planned), 'service action')} that the report does not name"]
-        yield asking("medium", f"happens for the first time on the host itself: {_listed(said)}")
+        undone = [worded(step.compensation) for step in planned if step.compensation is not None]
+        back = f"; its undo: {_listed(undone)}" if undone else ""
+        yield asking("medium", f"happens for the first time on the host itself: {_listed(said)}{back}")
 
 
 def _suspicious(case: Case) -> Iterator[Said]:
@@ -110,7 +116,7 @@ def _suspicious(case: Case) -> Iterator[Said]:
 
 
 def _own_checks(case: Case) -> Iterator[Said]:
-    commands = [receipt.command for receipt in case.evidence.receipts]
+    commands = [receipt.command for receipt in case.evidence.receipts if receipt.kind not in _LOOKED_AT]
     checks = (*case.evidence.plan.verify, *case.evidence.plan.health)
     commands += [check.argv for check in checks if isinstance(check, (CommandCheck, SuiteCheck))]
     # A report of test results that comes with the change was not written by the tests.
@@ -140,9 +146,20 @@ def _health_commands(case: Case) -> Iterator[Said]:
 
 
 def _verification(case: Case) -> Iterator[Said]:
-    if _does_something(case) and not case.evidence.verified:
-        detail = "no test ran on exactly this tree" if case.evidence.receipts else "unverified by tests"
-        yield from _answered(case, "without_verification", case.policy.scalars.without_verification, detail)
+    answer = case.policy.scalars.without_verification
+    if _does_something(case) and not case.evidence.is_verified(by_its_plan=answer == "ask"):
+        yield from _answered(case, "without_verification", answer, _why_unverified(case))
+
+
+def _why_unverified(case: Case) -> str:
+    evidence = case.evidence
+    if evidence.proofs():
+        own = any(receipt.origin == "plan" for receipt in evidence.proofs())
+        whom = "the plan" if own else "the project"
+        return f"unverified by tests: only checks that {whom} itself chose have passed"
+    if evidence.plan.unverified_because:
+        return f"unverified by tests: its plan skips them ({evidence.plan.unverified_because})"
+    return "no test ran on exactly this tree" if evidence.receipts else "unverified by tests"
 
 
 def _health(case: Case) -> Iterator[Said]:
@@ -163,11 +180,17 @@ def _does_something(case: Case) -> bool:
 
 def _rehearsed_risk(case: Case) -> Iterator[Said]:
     excused = case.excused
-    steps = [s for s in case.evidence.simulation.steps if not (s.affected and excused.issuperset(s.affected))]
+    steps = [step for step in case.evidence.simulation.steps if not _is_excused(step, excused)]
     highest: StepRisk = max((step.risk for step in steps), key=STEP_RISKS.index, default="SAFE")
     if highest != "SAFE":
         which = [step.step_id for step in steps if step.risk == highest]
         yield asking(PLAN_RISK[highest], f"{highest}: {_listed(which)}")
+
+
+def _is_excused(step: SimulatedStep, excused: frozenset[str]) -> bool:
+    """That a file is deleted is said by a rule about paths, which may be silenced; here it would be said again."""
+    said_by_paths = step.operation == "delete" and step.risk == "CAUTIOUS"
+    return said_by_paths and bool(step.affected) and excused.issuperset(step.affected)
 
 
 def _proposed_risk(case: Case) -> Iterator[Said]:

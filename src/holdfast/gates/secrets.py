@@ -5,6 +5,8 @@ Invariants
   K2  Every shape has literals; a text without one of them is never shown to the regular expression.
   K3  A known shape is reported wherever it stands; the guess about names and values keeps quiet about placeholders,
       references to variables, plain words, digests and lock files.
+  K4  The cost grows with the text. Of one text only so many findings are listed, and then one that says there are more.
+  K5  Zero bytes between characters hide nothing: what has some is searched with them and without.
 
 The digest lets policy declare one match as known.
 It is not put into decisions: a short password could be guessed from it.
@@ -15,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -24,6 +27,8 @@ from holdfast.gates.evidence import Text
 from holdfast.gates.patterns import covers
 
 _LONGEST_VALUE = 512
+MOST_FINDINGS = 200
+MORE = "more that look like secrets"
 _BITS_A_CHARACTER = 3.3
 
 
@@ -109,7 +114,27 @@ _LOCK_FILES = covers(
 
 def every_finding(texts: Iterable[Text]) -> tuple[Finding, ...]:
     """Sorted; the same secret twice in one file is one finding. What policy knows is the caller's business."""
-    return tuple(sorted({finding for text in texts if text.added for finding in _in_text(text)}))
+    return tuple(sorted({finding for text in texts if text.added for finding in _bounded(text)}))
+
+
+def masked(text: str) -> str:
+    """The text without anything in it that has the shape of a secret, for what is kept or shown; guesses stay."""
+    for number in sorted({number for literal, number in _LITERALS if literal in text}):
+        shape = SHAPES[number]
+        text = shape.form.sub(lambda match, kind=shape.name: f"[{kind} masked]", text)  # type: ignore[misc]
+    return text
+
+
+def _bounded(text: Text) -> set[Finding]:
+    """K4. What policy knows by digest does not crowd out the rest: the last finding is known to nobody."""
+    found: set[Finding] = set()
+    for variant in (text, text._replace(added=text.added.replace("\0", ""))) if "\0" in text.added else (text,):
+        for finding in _in_text(variant):
+            found.add(finding)
+            if len(found) == MOST_FINDINGS:
+                digest = hashlib.sha256(text.added.encode("utf-8", "surrogateescape")).hexdigest()
+                return {*found, Finding(text.path, MORE, f"only {MOST_FINDINGS} are listed", digest)}
+    return found
 
 
 def _in_text(text: Text) -> Iterator[Finding]:
@@ -124,11 +149,11 @@ def _in_text(text: Text) -> Iterator[Finding]:
                 places.append(match.span())
                 yield _finding(text.path, shape.name, value, shape.prefix)
     if not text.binary:
-        yield from _guessed(text, places)
+        yield from _guessed(text, _merged(places))
 
 
 def _guessed(text: Text, places: Sequence[tuple[int, int]]) -> Iterator[Finding]:
-    """`places` are known shapes, reported under their own names already."""
+    """`places` are known shapes, reported under their own names already; sorted and apart."""
     # Lower case of the same length, so that places in it are places in the text.
     lower = (text.added if text.added.isascii() else text.added.encode("ascii", "replace").decode()).lower()
     for name in _NAMES:
@@ -159,7 +184,19 @@ def _looks_secret(name: str, value: str) -> bool:
 
 def _overlaps(match: re.Match[str], places: Sequence[tuple[int, int]]) -> bool:
     start, end = match.span("value")
-    return any(start < other_end and other_start < end for other_start, other_end in places)
+    # The last place that begins before the value ends: no earlier one reaches further.
+    before = bisect_left(places, (end,)) - 1
+    return before >= 0 and start < places[before][1]
+
+
+def _merged(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(places):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
 
 
 def _bits(value: str) -> float:

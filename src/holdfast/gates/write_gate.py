@@ -6,7 +6,7 @@
 Invariants
   Z1  The same evidence and policy give the same decision, in the same words and order, whatever order things came in.
   Z2  The verdict is the strictest of all reasons, the risk the highest. No reason lowers anything.
-  Z3  From medium on a reason asks, unless a rule of the root layer allows that very change;
+  Z3  From medium on a reason asks, unless rules of the root layer allow all that happens to that very path;
       such a rule silences built-in path rules that ask, for that path: no denial, no fact rule, no other layer's rule.
   Z4  The proposed risk raises and never lowers.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast.gates.approvals import Electorate, people_needed
 from holdfast.gates.case import MOST_PATHS, Case, Said, at_least, case_of, counted, path_bytes
 from holdfast.gates.change_rules import CHANGE_RULES
 from holdfast.gates.evidence import Evidence
@@ -24,18 +25,23 @@ from holdfast.model.decision import VERDICTS, Decision, Reason, Verdict
 from holdfast.model.path import printable
 from holdfast.model.plan import RISKS, Risk
 
-GATE_VERSION = 1
+GATE_VERSION = 2
 FACT_RULES = (*REPORT_RULES, *CHANGE_RULES)
 
 
-def decide(evidence: Evidence, policy: Policy, approvers: int) -> Decision:
-    """The decision; `approvers` is how many people are configured who could approve."""
+def decide(evidence: Evidence, policy: Policy, approvers: int, others: int | None = None) -> Decision:
+    """The decision; `approvers` is how many people are configured who could approve.
+
+    `others` are those of them who did not make the change; all, unless told.
+    """
     case = case_of(evidence, policy)
     reasons = tuple(sorted([*_of_facts(case), *_of_paths(case)], key=_weight))
     verdict: Verdict = max((reason.verdict for reason in reasons), key=VERDICTS.index, default="ALLOW")
     risk: Risk = max((reason.risk for reason in reasons), key=RISKS.index, default="low")
     asks = verdict == "NEED_APPROVAL"
     report = evidence.simulation
+    people = policy.scalars.people, policy.scalars.people_from
+    electorate = Electorate(approvers, approvers if others is None else others)
     return Decision(
         simulation=report.id,
         simulation_digest=report.digest,
@@ -49,17 +55,10 @@ def decide(evidence: Evidence, policy: Policy, approvers: int) -> Decision:
         risk_effective=risk,
         verdict=verdict,
         reasons=reasons,
-        approvals_needed=_people(policy, risk, approvers) if asks else 0,
+        approvals_needed=people_needed(*people, risk, electorate) if asks else 0,
         typed_consent=asks and at_least(risk, "high"),
         instructions=tuple(sorted(evidence.instructions)),
     )
-
-
-def _people(policy: Policy, risk: Risk, approvers: int) -> int:
-    """A single user decides alone, by typing it out; otherwise nobody decides high risks alone."""
-    if approvers > 1 and at_least(risk, policy.scalars.people_from):
-        return policy.scalars.people
-    return 1
 
 
 def _weight(reason: Reason) -> tuple[int, int]:
@@ -79,6 +78,9 @@ def _of_paths(case: Case) -> Iterator[Reason]:
         for number in deed.rules:
             if not (deed.excused and _is_silenced(case.policy.rules[number])):
                 paths.setdefault(number, []).append(deed.change.path)
+        for number, name in deed.by_link:
+            if name not in paths.setdefault(number, []):
+                paths[number].append(name)
     for number in sorted(paths):
         rule = case.policy.rules[number]
         verdict = rule.verdict or _by_risk(rule.risk)

@@ -16,6 +16,8 @@ from holdfast.checks.project import Found, Place
 NOT_INSTALLED = 77
 
 # Arguments: the declared dependencies, "--", then directory and module in turn.
+# A module that exits while it is imported is broken like one that raises. Whatever else is thrown ends the driver,
+# with a status that is neither 0 nor 77: the check has failed.
 _DRIVER = """
 import importlib, re, sys, traceback
 def plain(name): return re.sub(r"^(python|py)|[-_.]|(python|py)$", "", name.lower())
@@ -34,7 +36,7 @@ for directory, module in zip(*[iter(sys.argv[split + 1:])] * 2):
         else:
             broken += 1
             print(f"{module}: {error}")
-    except BaseException:
+    except (Exception, SystemExit):
         broken += 1
         print(f"{module}:")
         traceback.print_exc(limit=-3)
