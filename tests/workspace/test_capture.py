@@ -97,6 +97,29 @@ def test_dangers_are_refused_by_name(site: Site, shadow: Shadow, act: str, path:
     assert not os.stat(Path(site.path) / "run.sh").st_mode & stat.S_ISGID
 
 
+@pytest.mark.parametrize("name", ["opaque", "redirect", "metacopy", "whiteout", "origin", "anything"])
+@pytest.mark.parametrize("path", ["d", "a", "new"])
+def test_an_attribute_named_like_the_overlays_own_says_nothing(shadow: Shadow, name: str, path: str) -> None:
+    """What a program calls `user.overlay.…` deletes nothing and redirects nothing: it is refused by that name."""
+    act = f"import os; open('new', 'w').close(); os.setxattr({path!r}, 'user.overlay.{name}', b'y')"
+    confined(shadow.view, PYTHON, "-I", "-S", "-c", act)
+    captured = shadow.capture()
+    assert f"user.overlay.{name}," in refused(captured)[path]
+    assert changes(captured) == ({} if path == "new" else {"new": "new"})
+
+
+def test_a_file_of_the_workspace_with_an_overlays_attribute(tmp_path: Path) -> None:
+    """A shadow cannot show such an attribute, so a change to the file is refused rather than losing it."""
+    with shaded(tmp_path / "w", FILES) as site:
+        os.setxattr(tmp_path / "w/a", "user.overlay.of-another", b"y")
+        for kind in ("overlay", "copy"):
+            with open_shadow(site, kind) as shadow:
+                shell(shadow, "echo more >> a; echo b > b")
+                captured = shadow.capture()
+                assert "user.overlay.of-another" in refused(captured)["a"]
+                assert changes(captured) == {"b": "new"}
+
+
 def test_what_is_in_a_refused_directory_is_refused_too(shadow: Shadow) -> None:
     """A file in a new directory that cannot land cannot land either."""
     shell(shadow, "mkdir g; chmod 2755 g; echo x > g/x; mkdir g/h")

@@ -212,6 +212,22 @@ def test_files_of_any_size_have_the_digest_of_their_bytes(workspace: Path, size:
         assert (image.size, image.digest) == (size, blake3(data).hexdigest())
 
 
+@pytest.mark.parametrize(
+    "where", [(), (0,), (5 << 20,), (1 << 20, (3 << 20) + 4096)], ids=["nowhere", "first", "last", "both"]
+)
+def test_a_sparse_file_has_the_digest_of_its_bytes(workspace: Path, where: tuple[int, ...]) -> None:
+    """Holes are not read; what is hashed for them are the zeros that everybody else reads there."""
+    sparse, dense = workspace / "sparse", workspace / "dense"
+    with sparse.open("wb") as file:
+        for at in where:
+            file.seek(at)
+            file.write(b"data" * 1024)
+        file.truncate((5 << 20) + 5000)
+    dense.write_bytes(sparse.read_bytes())
+    taken = snapshot(str(workspace), None)
+    assert taken.get("sparse") == taken.get("dense")
+
+
 def test_fifos_and_sockets_are_seen_and_never_opened(workspace: Path) -> None:
     """A FIFO without a writer does not block; each kind of special has its own digest."""
     os.mkfifo(workspace / "pipe", 0o640)

@@ -21,10 +21,11 @@ class Neighbour(Calls):
     """The real kernel, and somebody who acts on the real files just before or after a name is opened or read."""
 
     def __init__(self, name: str, *, before_open: Deed | None = None, after_read: Deed | None = None,
-                 times: int = 1) -> None:  # fmt: skip
+                 after_seek: Deed | None = None, times: int = 1) -> None:  # fmt: skip
         self._name = name
         self._before_open = before_open
         self._after_read = after_read
+        self._after_seek = after_seek
         self._times = times
         self._watched = -1
         self.reached: list[str] = []
@@ -46,6 +47,12 @@ class Neighbour(Calls):
         if fd == self._watched and self._after_read is not None:
             self._act(self._after_read)
         return data
+
+    def lseek(self, fd: int, position: int, how: int) -> int:  # type: ignore[override]
+        found = os.lseek(fd, position, how)
+        if fd == self._watched and self._after_seek is not None:
+            self._act(self._after_seek)
+        return found
 
     def names(self, directory: int) -> list[str]:  # type: ignore[override]
         found = os.listdir(directory)
@@ -140,6 +147,20 @@ def test_a_large_file_cut_short_while_it_is_read_is_read_again(tree: Path) -> No
     victim = tree / "dir" / "victim"
     victim.write_bytes(os.urandom(3 << 20))
     check_equals_rest(tree, Neighbour("victim", after_read=lambda: os.truncate(victim, 100)))
+
+
+@pytest.mark.parametrize("moment", ["after_read", "after_seek"])
+@pytest.mark.parametrize("length", [0, 100, 3 << 20, 9 << 20])
+def test_a_sparse_file_cut_short_or_grown_while_it_is_read_is_read_again(tree: Path, length: int, moment: str) -> None:
+    """The places of holes are asked for and then read: whatever happens in between, there is no half digest."""
+    victim = tree / "dir" / "victim"
+    with victim.open("wb") as file:
+        for at in (1 << 20, 4 << 20):
+            file.seek(at)
+            file.write(os.urandom(1 << 20))
+        file.truncate(8 << 20)
+    cut: dict[str, Deed] = {moment: lambda: os.truncate(victim, length)}
+    check_equals_rest(tree, Neighbour("victim", **cut))  # type: ignore[arg-type]
 
 
 def test_an_attribute_that_changes_while_a_file_is_read_is_seen(tree: Path) -> None:

@@ -9,10 +9,11 @@ import re
 from typing import TYPE_CHECKING
 
 from holdfast.intake.fields import known_keys, text_of
+from holdfast.intake.urls import shown_url, split_url
 from holdfast.intake.values import Fault, Value, quoted
 
 if TYPE_CHECKING:
-    from urllib.parse import SplitResult
+    pass
 
 PASSWORD_HINT = "Give it with password_file: the path of a file whose first line it is."
 _HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?")
@@ -27,10 +28,10 @@ def database_url_of(value: Value, key: str) -> str:
     url = text_of(value, key)
     if url.startswith("sqlite:"):
         return _sqlite_url(url, key)
-    parts = _split(url, key)
+    parts = split_url(url, key)
     if parts.scheme not in _SERVERS:
         schemes = "postgresql://, redis://, rediss:// or sqlite:"
-        raise Fault(f"{key}: {_shown(url)} must begin with {schemes}", key,
+        raise Fault(f"{key}: {shown_url(url)} must begin with {schemes}", key,
                     hint='For example: database: "postgresql://app@127.0.0.1:5432/app"')  # fmt: skip
     if parts.password is not None:
         raise Fault(
@@ -41,7 +42,7 @@ def database_url_of(value: Value, key: str) -> str:
     if parts.fragment:
         raise Fault(f"{key}: a database URL has no part after #", key)
     if not parts.hostname and not (family == "postgresql" and "host=" in parts.query):
-        raise Fault(f"{key}: {_shown(url)} must name a host", key)
+        raise Fault(f"{key}: {shown_url(url)} must name a host", key)
     if family == "redis" and not re.fullmatch(r"/?|/[0-9]{1,5}", parts.path):
         raise Fault(f"{key}: after the host of a redis URL comes the number of a database, or nothing", key)
     return url
@@ -71,20 +72,6 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _split(url: str, key: str) -> SplitResult:
-    from urllib.parse import urlsplit
-
-    # urlsplit drops line breaks and tabs in silence, so they are refused before it looks.
-    if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
-        raise Fault(f"{key}: {_shown(url)} contains characters that a URL has not", key, hint="Percent-encode them.")
-    try:
-        parts = urlsplit(url)
-        _host, _port = parts.hostname, parts.port
-    except ValueError:
-        raise Fault(f"{key}: {_shown(url)} is not well formed", key) from None
-    return parts
-
-
 def _check_parameters(query: str, family: str, key: str) -> None:
     from urllib.parse import parse_qsl
 
@@ -100,7 +87,3 @@ def _sqlite_url(url: str, key: str) -> str:
     if not path.strip("/") or "\0" in path or path.endswith("/"):
         raise Fault(f"{key}: {quoted(url)} must name a file", key, hint='For example: database: "sqlite:data/app.db"')
     return url
-
-
-def _shown(url: str) -> str:
-    return quoted(url) if "@" not in url else "the URL"

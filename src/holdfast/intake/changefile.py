@@ -23,6 +23,7 @@ from typing import NamedTuple
 from holdfast.disk.calls import CALLS
 from holdfast.errors import InvalidChangeFile, InvalidInput
 from holdfast.intake import jsontext
+from holdfast.intake.contents import Private, nothing_private
 from holdfast.intake.document import plan_of
 from holdfast.intake.values import Event, Fault, Value, line_of
 from holdfast.model.path import printable
@@ -39,13 +40,13 @@ class _Format(NamedTuple):
     events: Callable[[str], Iterator[Event]]
 
 
-def read_change_file(path: str) -> Plan:
-    """The plan in a file, or on standard input for `-`; content_from is looked up beside the file."""
+def read_change_file(path: str, private: Private = nothing_private) -> Plan:
+    """The plan in a file, or on standard input for `-`; content_from is looked up beside the file, if not private."""
     if path == STANDARD_INPUT:
-        return _plan(_text(_standard_input(), "stdin"), "stdin", os.curdir)
+        return _plan(_text(_standard_input(), "stdin"), "stdin", os.curdir, private)
     source = printable(path)
     # The bytes are held by nobody while the text is parsed: one copy of a large file fewer.
-    return _plan(_text(_file(path, source), source), source, os.path.dirname(path) or os.curdir)
+    return _plan(_text(_file(path, source), source), source, os.path.dirname(path) or os.curdir, private)
 
 
 def read_bytes(path: str) -> bytes:
@@ -63,15 +64,15 @@ def document_of(data: bytes, *, source: str) -> Value:
         raise _located(fault, form, text, source) from None
 
 
-def parse_change_file(data: bytes, *, source: str, directory: str) -> Plan:
+def parse_change_file(data: bytes, *, source: str, directory: str, private: Private = nothing_private) -> Plan:
     """The plan in some bytes; `source` is the name that errors show, `directory` where content_from is looked up."""
-    return _plan(_text(data, source), source, directory)
+    return _plan(_text(data, source), source, directory, private)
 
 
-def _plan(text: str, source: str, directory: str) -> Plan:
+def _plan(text: str, source: str, directory: str, private: Private = nothing_private) -> Plan:
     form = _format_of(text)
     try:
-        return plan_of(form.load(text), directory)
+        return plan_of(form.load(text), directory, private)
     except Fault as fault:
         raise _located(fault, form, text, source) from None
 

@@ -6,6 +6,7 @@ Invariants
   F2  Only a regular file is opened for reading: a FIFO or device is recognised without opening it.
   F3  A file that changes while it is read is refused, so a digest is always that of one state.
   F4  Each file is read once a plan, and at most MAX_HELD bytes of them are kept in memory.
+  F5  What is private is no content: Holdfast's own keys and configuration, and whatever the caller says.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 from holdfast.disk.calls import CALLS
+from holdfast.disk.homes import config_home, state_home
 from holdfast.intake.fields import bytes_of, path_of, text_of
 from holdfast.intake.values import Fault, Value, quoted
 from holdfast.model.plan import Content, FromFile, Inline
@@ -31,11 +33,21 @@ _SOURCES = ("content", "content_base64", "content_from")
 _READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 
 
+# From an absolute path to the reason why it is private; empty for what is not.
+Private: TypeAlias = Callable[[str], str]
+
+
+def nothing_private(place: str) -> str:
+    """Where nobody hides anything."""
+    return ""
+
+
 class Contents:
     """The bytes of one change file's steps; used as a context manager, since it may hold a directory open."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, private: Private) -> None:
         self._directory = directory
+        self._private = private
         self._root = -1
         self._read: dict[str, Content] = {}
         self._held = 0
@@ -46,6 +58,11 @@ class Contents:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._root >= 0:
             CALLS.close(self._root)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that were read, by their names beside the change file."""
+        return tuple(sorted(self._read))
 
     def of(self, step: dict[str, Value], action: str) -> Content:
         """The content of a write or update step."""
@@ -68,8 +85,9 @@ class Contents:
 
     def _fetched(self, name: str) -> Content:
         if self._root < 0:
-            self._directory = os.path.abspath(self._directory)
+            self._directory = os.path.realpath(self._directory)
             self._root = CALLS.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        _refuse_private(os.path.join(self._directory, name), name, self._private)
         fd = _open_regular(name, self._root)
         try:
             before = CALLS.fstat(fd)
@@ -139,6 +157,14 @@ def _open_regular(name: str, root: int) -> int:
         CALLS.close(fd)
         raise
     return fd
+
+
+def _refuse_private(place: str, name: str, private: Private) -> None:
+    """F5. No link is on the way to the file below its directory, and none is left in the directory's own path."""
+    ours = any(f"{place}/".startswith(f"{os.path.realpath(home)}/") for home in (config_home(), state_home()))
+    reason = "it belongs to Holdfast itself" if ours else private(place)
+    if reason:
+        raise Fault(f"content_from: {quoted(name)}: {reason}", "content_from")
 
 
 def _refuse_irregular(fd: int, name: str) -> None:

@@ -6,7 +6,7 @@ Everything the language does not know is refused; nothing has a default that a p
 from __future__ import annotations
 
 from holdfast.intake.checks import health_of, verification_of
-from holdfast.intake.contents import Contents
+from holdfast.intake.contents import Contents, Private
 from holdfast.intake.fields import known_keys, list_of, mapping_of, prose_of, required, word_of
 from holdfast.intake.steps import step_of
 from holdfast.intake.values import Fault, Value
@@ -17,7 +17,7 @@ _ON_FAILURE: tuple[OnFailure, ...] = ("rollback", "stop", "continue")
 _TOP = frozenset(("intent", "objective", "rationale", "steps", "risk", "verify", "health", "on_failure"))
 
 
-def plan_of(value: Value, directory: str) -> Plan:
+def plan_of(value: Value, directory: str, private: Private) -> Plan:
     """The plan a document spells, or Fault. Steps are taken out of `value` as they are read."""
     document = mapping_of(value, "a change file")
     known_keys(document, _TOP)
@@ -28,6 +28,7 @@ def plan_of(value: Value, directory: str) -> Plan:
         raise Fault("intent must say what is wanted", "intent")
     verification = verification_of(document)
     health = health_of(document)
+    steps, files = _steps(document["steps"], directory, private)
     return Plan(
         intent=intent,
         objective=prose_of(document.get("objective", ""), "objective"),
@@ -38,22 +39,24 @@ def plan_of(value: Value, directory: str) -> Plan:
         words=(*verification.words, *health.words),
         unverified_because=verification.skipped,
         on_failure=word_of(document.get("on_failure", "rollback"), "on_failure", _ON_FAILURE),
-        steps=_steps(document["steps"], directory),
+        steps=steps,
+        content_files=files,
     )
 
 
-def _steps(value: Value, directory: str) -> tuple[Step, ...]:
+def _steps(value: Value, directory: str, private: Private) -> tuple[tuple[Step, ...], tuple[str, ...]]:
+    """The steps, and the files whose contents they bring."""
     items = list_of(value, "steps", "steps")
     if not items:
         raise Fault("steps must name at least one step", "steps")
     if len(items) > MAX_STEPS:
         raise Fault(f"{len(items)} steps are more than {MAX_STEPS}", "steps")
     steps: list[Step] = []
-    with Contents(directory) as contents:
+    with Contents(directory, private) as contents:
         for index, item in enumerate(items):
             try:
                 steps.append(step_of(item, contents))
             except Fault as fault:
                 raise fault.inside("steps", index) from None
             items[index] = None  # its text is not needed beside its bytes; this halves the peak
-    return tuple(steps)
+    return tuple(steps), contents.files

@@ -15,13 +15,16 @@ from base64 import b64encode
 
 from holdfast.errors import InvalidInput
 from holdfast.intake.changefile import MAX_BYTES, document_of, parse_change_file, read_bytes
+from holdfast.model.patch_text import is_patch
 from holdfast.model.path import printable
 from holdfast.model.plan import FromFile, Inline, Step, Update, Write
 
 
 def parcel_of(path: str) -> bytes:
-    """The change file at `path` (`-` is standard input) as one self-contained JSON document."""
+    """The change file at `path` (`-` is standard input) as one self-contained JSON document; a patch as it is."""
     data = read_bytes(path)
+    if is_patch(data):
+        return data
     source = "stdin" if path == "-" else printable(path)
     directory = os.curdir if path == "-" else os.path.dirname(path) or os.curdir
     plan = parse_change_file(data, source=source, directory=directory)

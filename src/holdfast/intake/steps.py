@@ -13,6 +13,7 @@ A step is a mapping with exactly one action key; the other keys belong to that a
 | symlink | {path, to}       |                                                                                   |
 | read    | path             |                                                                                   |
 | run     | list of words    | within                                                                            |
+| agent   | its name         | task; files, expect, attempts, within                                             |
 | service | see `effects`    | undo, within                                                                      |
 """
 
@@ -29,21 +30,23 @@ from holdfast.intake.fields import (
     duration_of,
     file_path_of,
     known_keys,
+    list_of,
     mapping_of,
     mode_of,
     path_of,
+    prose_of,
     required,
     suggestion,
     target_of,
     truth_of,
+    whole_number_of,
 )
 from holdfast.intake.values import Fault, Value, quoted
-from holdfast.model.plan import Chmod, Create, Delete, Move, Read, Run, Step, Symlink, Update, Write
+from holdfast.model.plan import Agent, Chmod, Create, Delete, Move, Read, Run, Step, Symlink, Update, Write
 
 _Step: TypeAlias = dict[str, Value]
 _Parser: TypeAlias = Callable[[dict[str, Value], Contents], Step]
-# A word of the language that needs agents, which this release does not have.
-_LATER = ("agent",)
+_MOST_ATTEMPTS = 20
 _BYTES = ("content", "content_base64", "content_from")
 _KEYS = {
     "write": frozenset(("write", "mode", *_BYTES)),
@@ -55,9 +58,10 @@ _KEYS = {
     "symlink": frozenset(("symlink",)),
     "read": frozenset(("read",)),
     "run": frozenset(("run", "within")),
+    "agent": frozenset(("agent", "task", "files", "expect", "attempts", "within")),
     "service": frozenset(("service", "undo", "within")),
 }
-_ACTIONS = frozenset((*_KEYS, *_LATER))
+_ACTIONS = frozenset(_KEYS)
 _FIELDS = frozenset().union(*_KEYS.values()) - _ACTIONS
 
 
@@ -76,9 +80,6 @@ def _parser_for(keys: tuple[str, ...]) -> _Parser:
     action = actions[0]
     if len(actions) > 1:
         raise Fault(f"a step has exactly one action, not {' and '.join(map(quoted, actions))}", actions[1])
-    if action in _LATER:
-        raise Fault(f'this release does not carry out "{action}" steps', action,
-                    hint="These work: " + ", ".join(_KEYS))  # fmt: skip
     known_keys(keys, _KEYS[action], action)
     return _PARSERS[action]
 
@@ -153,6 +154,28 @@ def _run(step: _Step, _contents: Contents) -> Step:
     return made._replace(within_ms=duration_of(step["within"], "within")) if "within" in step else made
 
 
+def _agent(step: _Step, _contents: Contents) -> Step:
+    name, task = prose_of(step["agent"], "agent"), prose_of(required(step, "task", "agent"), "task")
+    if not name or not task.strip():
+        raise Fault(f"{'task' if name else 'agent'} must not be empty", "task" if name else "agent")
+    made = Agent(name, task, _paths_in(step, "files"), _paths_in(step, "expect"))
+    if "attempts" in step:
+        made = made._replace(attempts=whole_number_of(step["attempts"], "attempts", 1, _MOST_ATTEMPTS))
+    return made._replace(within_ms=duration_of(step["within"], "within")) if "within" in step else made
+
+
+def _paths_in(step: _Step, key: str) -> tuple[str, ...]:
+    if key not in step:
+        return ()
+    found = []
+    for index, item in enumerate(list_of(step[key], key, key)):
+        try:
+            found.append(path_of(item, key))
+        except Fault as fault:
+            raise Fault(fault.message, key, index, hint=fault.hint) from None
+    return tuple(found)
+
+
 def _service(step: _Step, _contents: Contents) -> Step:
     return service_of(step)
 
@@ -185,5 +208,6 @@ _PARSERS: dict[str, _Parser] = {
     "symlink": _symlink,
     "read": _read,
     "run": _run,
+    "agent": _agent,
     "service": _service,
 }

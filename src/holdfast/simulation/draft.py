@@ -6,6 +6,8 @@ Invariants
   F2  Whatever the plan found as it wants it is part of the base, like what it reads and what it changes.
   F3  No path is planned that the transaction could not take back after a crash: length counts here too.
   F4  No path is ever resolved through a symbolic link, neither one on disk nor one the plan itself makes.
+  F5  What a step asked for is never lost to a capture: every path that was planned is captured, or kept as it was
+      planned where programs could not see it, or it stands as the workspace has it, and is part of the base then.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from holdfast.errors import Blocked, Conflict, InvalidPath
@@ -130,18 +132,39 @@ class Draft:
                 reads.add(path)
         return change_set(changes, [Observation(path, seen.image) for path in reads if (seen := self._seen[path])])
 
-    def adopt(self, found: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source]) -> None:
-        """From here on the draft is what was captured: the workspace with these changes and no others."""
-        self._future = {
+    def adopt(
+        self,
+        found: ChangeSet,
+        seen: Mapping[str, Seen],
+        sources: Mapping[str, Source],
+        is_hidden: Callable[[str], bool],
+    ) -> None:
+        """From here on the draft is what was captured, and what it had at paths that are hidden from a capture (F5)."""
+        kept = {path: node for path, node in self._future.items() if is_hidden(path)}
+        captured = {
             change.path: None if change.post is None else Node(change.post, sources.get(change.path))
             for change in found.changes
         }
+        as_before = self._future.keys() - captured.keys() - kept.keys()
+        self._reads.update(path for path in as_before if self._seen.get(path) is not None)
+        self._future = captured | kept
         self._seen.update(seen)
         for change in found.changes:
             if change.pre is None:
                 self._seen[change.path] = None
         self._children = None
         self._directories = {""}
+        self._require_room(kept)
+
+    def _require_room(self, kept: Mapping[str, Node | None]) -> None:
+        """A program may have taken away the directory of a path that it could not see."""
+        for path, node in kept.items():
+            above = parent_of(path)
+            if node is None or not above:
+                continue
+            parent = self.get(above)
+            if parent is None or parent.image.kind != "directory":
+                raise Blocked(f"a program removed {printable(above)}, where the plan has {printable(path)}")
 
     def base_image(self, path: str) -> Image | None:
         """What the workspace has at a path, whatever the plan makes of it."""

@@ -21,6 +21,7 @@ from holdfast.model.execution import Receipt
 from holdfast.model.image import Image, Seen
 from holdfast.model.path import ancestors_of, checked_path, printable
 from holdfast.model.plan import (
+    Agent,
     Chmod,
     Content,
     Create,
@@ -31,6 +32,7 @@ from holdfast.model.plan import (
     Inline,
     Move,
     Plan,
+    ProgramStep,
     Read,
     Run,
     Service,
@@ -42,6 +44,7 @@ from holdfast.model.plan import (
     worded,
 )
 from holdfast.simulation.draft import NEW_DIRECTORY_MODE, Draft, Node
+from holdfast.simulation.report import target_of
 from holdfast.workspace.holes import pieces
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import Bytes, CopyOf, Source
@@ -97,9 +100,9 @@ class Unrehearsable(Blocked):
 
 
 class RunsSteps(Protocol):
-    """Where commands are run for real; see `workshop`."""
+    """Where commands are run and agents work for real; see `workshop`."""
 
-    def run(self, draft: Draft, step: Run) -> Ran: ...
+    def run(self, draft: Draft, step: ProgramStep) -> Ran: ...
 
 
 def rehearse(
@@ -132,27 +135,21 @@ def _report(draft: Draft, number: int, step: Step, started: int, workshop: RunsS
     affected: tuple[str, ...] = ()
     receipt = None
     try:
-        if isinstance(step, Run):
+        if isinstance(step, (Run, Agent)):
             detail, affected, receipt = _run(draft, step, workshop)
         elif isinstance(step, Service):
             detail = f"{worded(step.effect)}, after the files are in place; it cannot be rehearsed"
         else:
             detail = _perform(draft, step)
     except Blocked as error:
-        target = _target(step)
+        target = target_of(step)
         return StepReport(number, step.action, target, False, error.message, started, time.time_ns())
-    return StepReport(number, step.action, _target(step), True, detail, started, time.time_ns(), affected, receipt)
+    return StepReport(number, step.action, target_of(step), True, detail, started, time.time_ns(), affected, receipt)
 
 
-def _target(step: Step) -> str:
-    if isinstance(step, Run):
-        return " ".join(step.argv)
-    return worded(step.effect) if isinstance(step, Service) else step.path
-
-
-def _run(draft: Draft, step: Run, workshop: RunsSteps | None) -> Ran:
+def _run(draft: Draft, step: ProgramStep, workshop: RunsSteps | None) -> Ran:
     if workshop is None:
-        raise Blocked("there is no sandbox to run commands in", hint="See: holdfast doctor")
+        raise Blocked("there is no sandbox to run programs in", hint="See: holdfast doctor")
     return workshop.run(draft, step)
 
 

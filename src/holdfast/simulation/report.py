@@ -5,10 +5,11 @@
 | read                          | SAFE     | nothing to take back                              |
 | create, write, move, chmod…   | SAFE     | the old object, flipped back from the journal     |
 | delete                        | CAUTIOUS | the same                                          |
-| run                           | SAFE     | the same; the gates judge what it did to files    |
+| run, agent                    | SAFE     | the same; the gates judge what it did to files    |
 | service, with a way back      | CAUTIOUS | its compensation: what the service did stays done |
 | launch                        | RISKY    | ending it: it runs with the user's own rights     |
-| call, without a way back      | CRITICAL | nothing: it needs explicit approval               |
+| service, by another service   | CRITICAL | what it declares is done, and proves nothing      |
+| call                          | CRITICAL | the same: an undo that is declared lowers no risk |
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import NamedTuple, assert_never, overload
 
 from holdfast.model.execution import Receipt
 from holdfast.model.plan import (
-    Call,
+    Agent,
     Chmod,
     Create,
     Delete,
@@ -27,7 +28,6 @@ from holdfast.model.plan import (
     Read,
     Run,
     Service,
-    Signal,
     Step,
     Symlink,
     Update,
@@ -35,7 +35,7 @@ from holdfast.model.plan import (
     step_id,
     worded,
 )
-from holdfast.model.simulation import Precondition, Rollback, SimulatedStep, StepRisk
+from holdfast.model.simulation import Precondition, Rollback, SimulatedStep, StepRisk, has_way_back
 
 _FROM_JOURNAL = Rollback(True, "the old object goes back from the journal, proven by digest", True, True, "FULL")
 _NOTHING = Rollback(True, "nothing is changed, so nothing is taken back", True, True, "FULL")
@@ -61,7 +61,7 @@ def step_report(step: Step, performed: Performed) -> SimulatedStep:
     return SimulatedStep(
         step_id=performed.step_id,
         operation=step.action,
-        target=_target(step),
+        target=target_of(step),
         precondition=performed.met,
         detail=performed.detail,
         predicted_change=performed.detail if performed.met != "unmet" else "",
@@ -100,9 +100,12 @@ class FileReports(Sequence[SimulatedStep]):
         return step_report(step, Performed(step_id(number), "met", self._details[number], self._affected(step)))
 
 
-def _target(step: Step) -> str:
+def target_of(step: Step) -> str:
+    """What a step is about, in words: its path, its command, or its effect."""
     if isinstance(step, Run):
         return " ".join(step.argv)
+    if isinstance(step, Agent):
+        return f"{step.name}: {step.task.strip().splitlines()[0]}"
     return worded(step.effect) if isinstance(step, Service) else step.path
 
 
@@ -116,7 +119,7 @@ def _risk(step: Step) -> StepRisk:
             return "RISKY" if isinstance(step.effect, Launch) else "CAUTIOUS"
         case Delete():
             return "CAUTIOUS"
-        case Write() | Update() | Create() | Move() | Chmod() | Symlink() | Run():
+        case Write() | Update() | Create() | Move() | Chmod() | Symlink() | Run() | Agent():
             return "SAFE"
     assert_never(step)
 
@@ -130,8 +133,9 @@ def _rollback(step: Step) -> Rollback:
         return Rollback(True, f"end {worded(step.effect)}", True, True, "PARTIAL")
     if step.compensation is None:
         return Rollback(False, "", False, False, "NONE")
-    coherent = isinstance(step.effect, Signal) and isinstance(step.compensation, Signal)
-    return Rollback(True, worded(step.compensation), coherent or isinstance(step.compensation, Call), True, "PARTIAL")
+    if not has_way_back(step):
+        return Rollback(True, f"{worded(step.compensation)}, which proves nothing", False, True, "NONE")
+    return Rollback(True, worded(step.compensation), not isinstance(step.effect, Launch), True, "PARTIAL")
 
 
 def _ways_to_fail(step: Step) -> tuple[str, ...]:
@@ -144,6 +148,8 @@ def _ways_to_fail(step: Step) -> tuple[str, ...]:
                 "time-out",
                 "the command acts otherwise than in the shadow: it is not run again",
             )
+        case Agent():
+            return ("the agent does not do it", "time-out", "money runs out", "its model cannot be reached")
         case Service():
             return ("the service does not come up", "time-out", "unreachable", "cannot be rehearsed")
         case Delete() | Chmod() | Update():
@@ -153,8 +159,3 @@ def _ways_to_fail(step: Step) -> tuple[str, ...]:
         case Write():
             return _SHARED
     assert_never(step)
-
-
-def worst(steps: Sequence[SimulatedStep]) -> tuple[str, ...]:
-    """Steps that could not be done, in words."""
-    return tuple(f"{step.step_id} ({step.operation}): {step.detail}" for step in steps if step.precondition == "unmet")

@@ -1,23 +1,26 @@
-"""The workshop: where `run` steps really run, in a sandboxed shadow, and what they did becomes part of the draft.
+"""The workshop: where commands run and agents work, in a sandboxed shadow, and what they did becomes part of the draft.
 
-    draft ──put──▶ shadow ──run, sandboxed──▶ shadow ──capture──▶ draft
+    draft ──put──▶ shadow ──program, sandboxed──▶ shadow ──capture──▶ draft
 
 Invariants
-  K1  Before a command runs, the shadow is the workspace with everything that earlier steps did; by-products of earlier
-      commands are still there, because later ones may need them.
-  K2  After it ran, the draft is what was captured: nothing is believed that the command said.
+  K1  Before a program runs, the shadow is the workspace with everything that earlier steps did; by-products of earlier
+      programs are still there, because later ones may need them.
+  K2  After it ran, the draft is what was captured: nothing is believed that the program said.
+      What steps did at hidden paths stays as they did it; no program saw it.
+  K3  A suspicious act was one, whatever a later program tidies away. Dangers are of what would land: those that stand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from holdfast.errors import Blocked, Conflict, InvalidInput
 from holdfast.model.changeset import Change, ChangeSet, change_set
 from holdfast.model.execution import Receipt
 from holdfast.model.image import Image
 from holdfast.model.path import printable
-from holdfast.model.plan import Run
+from holdfast.model.plan import Agent, ProgramStep, Run
 from holdfast.model.simulation import ByProduct
 from holdfast.sandbox.confined import Confined, run_confined
 from holdfast.sandbox.process import Command, clean_environment
@@ -25,16 +28,38 @@ from holdfast.sandbox.profile import Profile
 from holdfast.simulation.draft import Draft
 from holdfast.simulation.rehearsal import Ran
 from holdfast.workspace.capture import Captured
+from holdfast.workspace.hidden import Roots
 from holdfast.workspace.shadow import Shadow
 
 SaveLog = Callable[[bytes], str]
 
 
-class Workshop:
-    """One shadow for all `run` steps of a plan."""
+class Worked(NamedTuple):
+    """What an agent's work came to: what stands in the shadow now, and the receipt that tells how it got there."""
 
-    def __init__(self, shadow: Shadow, path: str, profile: Profile, keep: Sequence[str], save_log: SaveLog) -> None:
+    captured: Captured
+    receipt: Receipt
+    enforced: tuple[str, ...]
+
+
+# Lets an agent work in the shadow until its work is good, or raises what stopped it.
+Delegate = Callable[[Shadow, Agent], Worked]
+
+
+class Workshop:
+    """One shadow for all programs of a plan."""
+
+    def __init__(
+        self,
+        shadow: Shadow,
+        path: str,
+        profile: Profile,
+        keep: Sequence[str],
+        save_log: SaveLog,
+        delegate: Delegate | None = None,
+    ) -> None:
         self._shadow = shadow
+        self._delegate = delegate
         self._path = path
         self._profile = profile
         self._keep = keep
@@ -49,22 +74,32 @@ class Workshop:
     def kind(self) -> str:
         return self._shadow.kind
 
-    def run(self, draft: Draft, step: Run) -> Ran:
+    def run(self, draft: Draft, step: ProgramStep) -> Ran:
         """Run it in the shadow; Blocked when it fails, Conflict when the workspace moved meanwhile."""
         before = draft.difference()
         self._shadow.put(self._to_fill(draft, before), draft.seen, draft.sources_with(self._standing))
+        captured, receipt, self.enforced = self._worked(step)
+        self._note(captured)
+        hidden = Roots(self._shadow.view.masked)
+        draft.adopt(captured.change_set, captured.seen, captured.sources, hidden.cover)
+        after = draft.difference()
+        self._standing = {change.path: change.post for change in after.changes}
+        affected = _between(before, after)
+        if isinstance(step, Agent):
+            return Ran(receipt.detail, affected, receipt)
+        return Ran(f"ran, and changed {len(affected)} paths" if affected else "ran, and changed nothing",
+                   affected, receipt)  # fmt: skip
+
+    def _worked(self, step: ProgramStep) -> Worked:
+        if isinstance(step, Agent):
+            if self._delegate is None:
+                raise Blocked("there is nobody here to give work to an agent")
+            return self._delegate(self._shadow, step)
         done = self._confined(step)
-        self.enforced = done.enforced
         receipt = self._receipt(step, done)
         if not receipt.passed:
             raise Blocked(receipt.detail)
-        captured = self._shadow.capture(self._keep)
-        self._note(captured)
-        draft.adopt(captured.change_set, captured.seen, captured.sources)
-        self._standing = {change.path: change.post for change in captured.change_set.changes}
-        affected = _between(before, captured.change_set)
-        return Ran(f"ran, and changed {len(affected)} paths" if affected else "ran, and changed nothing",
-                   affected, receipt)  # fmt: skip
+        return Worked(self._shadow.capture(self._keep), receipt, done.enforced)
 
     def _to_fill(self, draft: Draft, wanted: ChangeSet) -> ChangeSet:
         """The draft's difference, and the way back for what an earlier command changed and a later step restored."""
@@ -101,9 +136,10 @@ class Workshop:
     def _note(self, captured: Captured) -> None:
         if captured.moved:
             names = ", ".join(map(printable, captured.moved[:5]))
-            raise Conflict(f"the workspace changed while the command ran: {names}", hint="Nothing was changed.")
+            raise Conflict(f"the workspace changed while a program ran: {names}", hint="Nothing was changed.")
         self.by_products = captured.by_products
-        self.suspicious = tuple(map(str, captured.suspicious))
+        # Each once, in the order they were seen (K3).
+        self.suspicious = tuple(dict.fromkeys((*self.suspicious, *map(str, captured.suspicious))))
         self.dangers = tuple(map(str, captured.refused))
 
 

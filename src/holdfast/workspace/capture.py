@@ -9,9 +9,10 @@ Invariants
   A2  The pre-image is what stands in the workspace now. Where that is younger than the shadow, the path is in `moved`:
       the programs did not see it, and landing over it would lose somebody's work.
   A3  What must not land is named: in `refused` with a reason, in `by_products`, or in `suspicious`. Nothing is dropped
-      silently but hidden paths and what happens inside `.git` without consequence.
+      silently but hidden paths, which programs cannot write, and what happens inside `.git` without consequence.
   A4  A directory goes only if everything in it goes; otherwise it stays, with what stays in it.
   A5  Nothing but regular files is opened.
+  A6  A path that the plan itself named is no by-product, whatever the repository ignores: a step asked for it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, TypeGuard
 
 from holdfast.errors import Blocked, InvalidPath
@@ -57,7 +58,9 @@ class Rules(NamedTuple):
     """What decides about a path besides its content."""
 
     masked: Roots
+    gone: Roots  # hidden paths that the plan removes: they do not stay, and nothing may come in their place
     keep: Sequence[str]
+    planned: Set[str]  # paths that steps of the plan named; they land although the repository ignores them
     since_ns: int  # changes of the workspace after this are `moved`
     shift: int
     foreign: Mapping[str, tuple[int, int]]  # owners that the shadow could not have
@@ -67,14 +70,13 @@ class Rules(NamedTuple):
 def capture(site: Site, ground: Ground, rules: Rules) -> Captured:
     site.workspace.forget()
     with doors(ground.root) as opened:
-        touches = [touch for touch in ground.touches(opened) if not rules.masked.cover(touch.path)]
-        return _Comparison(site, ground, rules).run(touches)
+        return _Comparison(site, ground, rules).run(list(ground.touches(opened)))
 
 
 class _Comparison:
     def __init__(self, site: Site, ground: Ground, rules: Rules) -> None:
         self._site, self._rules = site, rules
-        self._posts = Posts(ground.root, rules.shift, rules.foreign)
+        self._posts = Posts(ground.root, rules.shift, rules.foreign, ground.programs_own)
         self._changes: dict[str, Change] = {}
         self._seen: dict[str, Seen] = {}
         self._sources: dict[str, Source] = {}
@@ -84,7 +86,8 @@ class _Comparison:
         # Paths of the workspace that the shadow lacks and that stay all the same.
         self._stay: set[str] = set()
 
-    def run(self, touches: Sequence[Touch]) -> Captured:
+    def run(self, all_touches: Sequence[Touch]) -> Captured:
+        touches = [touch for touch in all_touches if not self._is_masked(touch)]
         self._bare = {touch.path for touch in touches if touch.bare}
         pairs = self._sorted(dict(self._pairs(touches)))
         by_products = self._by_products(pairs)
@@ -102,6 +105,13 @@ class _Comparison:
         )
 
     # ── which paths ──
+
+    def _is_masked(self, touch: Touch) -> bool:
+        if not self._rules.masked.cover(touch.path):
+            return False
+        if touch.found is not None and self._rules.gone.cover(touch.path):
+            self._refused[touch.path] = "the plan removes this hidden path, and a program put something there"
+        return True
 
     def _pairs(self, touches: Sequence[Touch]) -> Iterator[tuple[str, os.stat_result | None]]:
         """Every path to compare, with what the shadow has there. Later pairs win: what is there wins over gone."""
@@ -144,7 +154,8 @@ class _Comparison:
         kept = {}
         for path, found in pairs.items():
             if self._rules.masked.cover(path):
-                self._stay.add(path)
+                if not self._rules.gone.cover(path):
+                    self._stay.add(path)
             elif is_git(path):
                 self._look_at_git(path, found)
             elif (reason := _reason_of_name(path)) is None:
@@ -175,7 +186,7 @@ class _Comparison:
         ignored = {
             path
             for path in ignored_paths(self._site, asked)
-            if not any(matches(path, pattern) for pattern in self._rules.keep)
+            if path not in self._rules.planned and not any(matches(path, pattern) for pattern in self._rules.keep)
         }
         needed = {above for path in pairs.keys() - ignored if pairs[path] is not None for above in ancestors_of(path)}
         ignored -= needed

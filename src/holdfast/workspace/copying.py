@@ -24,7 +24,7 @@ from holdfast.disk.calls import CALLS
 from holdfast.disk.confined import Root
 from holdfast.model.path import parent_of
 from holdfast.workspace.observe import RACY_NS
-from holdfast.workspace.shifting import moved_attribute
+from holdfast.workspace.shifting import OVERLAY_XATTRS, moved_attribute
 from holdfast.workspace.staging import write_all
 from holdfast.workspace.touched import Doors, Touch, is_too_long, joined, name_of
 
@@ -42,6 +42,9 @@ Note = tuple[int, int]
 
 class Copy:
     """A copied tree and the notes about it."""
+
+    # There is no overlay here, so nothing but a program makes such names; they could not be told from one's notes.
+    programs_own: tuple[str, ...] = OVERLAY_XATTRS
 
     def __init__(self, workspace: Root, root: Root, masked: frozenset[str], shift: int) -> None:
         self.root = root

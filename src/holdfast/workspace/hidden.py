@@ -6,7 +6,8 @@ The fixed names at the start of a pattern are followed without a walk; `**` walk
 
 Invariant H2: a match behind a symbolic link hides what the link leads to inside the workspace,
 since a link itself cannot be covered.
-Deliberately absent: paths that appear after the shadow was opened.
+Paths that a change set makes are in `withheld`. Deliberately absent: paths that others make after the shadow was
+opened, and what a repository keeps of a hidden file under `.git`; whoever commits a secret has told it.
 """
 
 from __future__ import annotations
@@ -40,6 +41,12 @@ def masked_paths(workspace: Root, patterns: Iterable[str]) -> tuple[str, ...]:
             found.add(path)
         else:
             waiting += _next(workspace, path, parts)
+    return topmost(found)
+
+
+def topmost(paths: Iterable[str]) -> tuple[str, ...]:
+    """Those that lie below none of the others, sorted."""
+    found = set(paths)
     return tuple(sorted(path for path in found if not found.intersection(ancestors_of(path))))
 
 

@@ -29,11 +29,12 @@ def pieces(calls: Calls, fd: int) -> Iterator[bytes]:
         return
     at = 0
     while at < found.st_size:
-        start = _next_data(calls, fd, at, found.st_size)
+        start = _next(calls, fd, at, os.SEEK_DATA, found.st_size)
         for length in _lengths(start - at):
             yield ZEROS if length == CHUNK else ZEROS[:length]
         at = start
-        end = calls.lseek(fd, at, os.SEEK_HOLE) if at < found.st_size else at
+        # Somebody may have cut it off just now; the read below says so.
+        end = _next(calls, fd, at, os.SEEK_HOLE, found.st_size) if at < found.st_size else at
         calls.lseek(fd, at, os.SEEK_SET)
         while at < end:
             chunk = calls.read(fd, min(CHUNK, end - at))
@@ -43,13 +44,13 @@ def pieces(calls: Calls, fd: int) -> Iterator[bytes]:
             at += len(chunk)
 
 
-def _next_data(calls: Calls, fd: int, at: int, size: int) -> int:
+def _next(calls: Calls, fd: int, at: int, what: int, size: int) -> int:
     try:
-        return calls.lseek(fd, at, os.SEEK_DATA)
+        return calls.lseek(fd, at, what)
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise
-        return size  # nothing but a hole from here to the end
+        return size  # nothing but a hole from here to the end, or no such place any more
 
 
 def _lengths(total: int) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Which paths the repository's own rules ignore. The rules are those of the workspace, asked of the real git.
+"""Which paths the repository's own rules ignore, and which it tracks, asked of the real git in the workspace.
 
 Invariants
   I1  Git is told where the repository and the work tree are, gets no environment of ours,
@@ -39,6 +39,7 @@ _ENVIRONMENT = {
 }
 _LOOK = os.O_PATH | os.O_NOFOLLOW
 _TIMEOUT_MS = 60_000
+_MOST_NAMES = 1 << 22
 
 
 def ignored_paths(site: Site, paths: Iterable[str]) -> frozenset[str]:
@@ -52,6 +53,17 @@ def ignored_paths(site: Site, paths: Iterable[str]) -> frozenset[str]:
         answers = _asked(place, candidates) if candidates else []
         found.update(start + path.rstrip("/") for path in answers)
     return frozenset(found)
+
+
+def tracked_paths(site: Site, paths: Sequence[str]) -> tuple[str, ...]:
+    """The tracked files at or below these paths, sorted: whoever sees `.git` sees what they held when committed."""
+    found: list[str] = []
+    for repository, inner in _by_repository(site, paths).items():
+        place = os.path.join(site.path, repository) if repository else site.path
+        start = f"{repository}/" if repository else ""
+        words = ("--literal-pathspecs", "ls-files", "-z", "--", *inner)
+        found += [start + os.fsdecode(name) for name in _answers(place, words, b"", _MOST_NAMES, good=(0,))]
+    return tuple(sorted(found))
 
 
 def _by_repository(site: Site, paths: Iterable[str]) -> dict[str, list[str]]:
@@ -86,22 +98,25 @@ def _nearest(site: Site, path: str, above: str | None) -> str | None:
 
 
 def _asked(place: str, paths: Sequence[str]) -> list[str]:
-    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
-    start = ("git", f"--git-dir={place}/.git", f"--work-tree={place}", *settings)
     wanted = {b"./" + os.fsencode(path): path for path in paths}
     asked = b"\0".join(wanted) + b"\0"
-    command = Command(
-        (*start, "check-ignore", "--stdin", "-z"),
-        place,
-        _ENVIRONMENT,
-        _TIMEOUT_MS,
-        output_limit=len(asked) + (1 << 16),
-        stdin=asked,
-    )
-    done = run(command)
-    answers = done.output.split(b"\0")[:-1]
-    strange = [answer for answer in answers if answer not in wanted]
-    if strange or done.exit_code not in (0, 1) or done.output_truncated or done.output[-1:] not in (b"", b"\0"):
-        said = done.output[-200:].decode("utf-8", "replace").strip()
-        raise Blocked(f"git cannot say which paths are ignored: {printable(said)}")
+    answers = _answers(place, ("check-ignore", "--stdin", "-z"), asked, len(asked) + (1 << 16), good=(0, 1))
+    strange = next((answer for answer in answers if answer not in wanted), None)
+    if strange is not None:
+        raise _unclear(strange)
     return [wanted[answer] for answer in answers]
+
+
+def _answers(place: str, words: Sequence[str], asked: bytes, most: int, *, good: tuple[int, ...]) -> list[bytes]:
+    """What git lists, each ended by a NUL; Blocked when it fails, or says anything else (I4)."""
+    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+    start = ("git", f"--git-dir={place}/.git", f"--work-tree={place}", *settings)
+    done = run(Command((*start, *words), place, _ENVIRONMENT, _TIMEOUT_MS, output_limit=most, stdin=asked))
+    if done.exit_code not in good or done.output_truncated or done.output[-1:] not in (b"", b"\0"):
+        raise _unclear(done.output)
+    return done.output.split(b"\0")[:-1]
+
+
+def _unclear(output: bytes) -> Blocked:
+    said = output[-200:].decode("utf-8", "replace").strip()
+    return Blocked(f"git cannot say which paths are ignored or tracked: {printable(said)}")

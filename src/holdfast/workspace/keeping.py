@@ -39,9 +39,12 @@ class Kept(NamedTuple):
 
 
 class Reclaimed(NamedTuple):
+    """`papers` are plans and simulations that were kept for later."""
+
     forgotten: tuple[str, ...]
     packed: int
     bytes: int
+    papers: int = 0
 
 
 def all_kept(site: Site) -> list[Kept]:

@@ -8,7 +8,10 @@
 | character device 0:0                  | the path is gone                                   |
 | `overlay.redirect`, `overlay.metacopy`| features that we never ask for: refused            |
 
-Invariant V1: only the upper layer is walked, so a capture costs what was changed.
+Invariants
+  V1  Only the upper layer is walked, so a capture costs what was changed.
+  V2  A note is the kernel's only under its exact name. What a program names alike, the kernel escapes
+      (`user.overlay.overlay.…`); that says nothing about the layer, and cannot land.
 """
 
 from __future__ import annotations
@@ -21,15 +24,18 @@ from collections.abc import Iterator
 from holdfast.disk.confined import Root
 from holdfast.errors import Blocked
 from holdfast.model.path import printable
-from holdfast.workspace.shifting import OVERLAY_XATTRS
+from holdfast.workspace.shifting import ESCAPED_XATTRS, OVERLAY_XATTRS
 from holdfast.workspace.touched import Doors, Touch, is_too_long, joined
 
 OPAQUE = "user.overlay.opaque"
-_FOREIGN = ("redirect", "metacopy")
+_OPAQUE = frozenset(f"{start}opaque" for start in OVERLAY_XATTRS)
+_FOREIGN = frozenset(f"{start}{name}" for start in OVERLAY_XATTRS for name in ("redirect", "metacopy"))
 
 
 class Upper:
     """One upper layer, read."""
+
+    programs_own: tuple[str, ...] = ESCAPED_XATTRS
 
     def __init__(self, root: Root) -> None:
         self.root = root
@@ -57,7 +63,8 @@ def _touch(doors: Doors, path: str, found: os.stat_result) -> Touch:
         return Touch(path, found)
     fd = doors.enter(path, found)
     names = os.listxattr(fd)
-    return Touch(path, found, _hides(fd, path, names), all(name.startswith(OVERLAY_XATTRS) for name in names))
+    bare = all(name.startswith(OVERLAY_XATTRS) and not name.startswith(ESCAPED_XATTRS) for name in names)
+    return Touch(path, found, _hides(fd, path, names), bare)
 
 
 def is_whiteout(found: os.stat_result) -> bool:
@@ -70,10 +77,9 @@ def is_opaque(fd: int, path: str) -> bool:
 
 
 def _hides(fd: int, path: str, xattrs: list[str]) -> bool:
-    names = [name for name in xattrs if name.startswith(OVERLAY_XATTRS)]
-    if any(name.endswith(_FOREIGN) for name in names):
+    if not _FOREIGN.isdisjoint(xattrs):
         raise Blocked(f"the shadow's {printable(path)} uses an overlay feature that Holdfast does not ask for")
-    return any(name.endswith(".opaque") and os.getxattr(fd, name) == b"y" for name in names)
+    return any(name in _OPAQUE and os.getxattr(fd, name) == b"y" for name in xattrs)
 
 
 def make_whiteout(name: str, folder: int) -> None:

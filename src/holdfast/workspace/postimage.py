@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from blake3 import blake3
 
 from holdfast.disk.confined import Root
-from holdfast.model.image import Image, Xattrs
+from holdfast.model.image import Image, Kind, Xattrs
 from holdfast.model.path import parent_of
 from holdfast.workspace.observe import content_digest, kind_of, read_xattrs
 from holdfast.workspace.shifting import OVERLAY_XATTRS, inside
@@ -32,11 +32,23 @@ _SPECIALS = {
 _POWERS = ("security.", "trusted.")
 
 
-class Posts:
-    """What a shadow has; `shift` and `foreign` say whose the owners on its disk really are."""
+class _Unfit(Exception):
+    """An attribute that cannot land, by the name that the program gave it."""
 
-    def __init__(self, root: Root, shift: int, foreign: Mapping[str, tuple[int, int]]) -> None:
-        self._root, self._shift, self._foreign = root, shift, foreign
+    def __init__(self, name: str) -> None:
+        self.name = name.replace(".overlay.overlay.", ".overlay.", 1)
+
+
+class Posts:
+    """What a shadow has; `shift` and `foreign` say whose the owners on its disk really are.
+
+    `unfit` is how attributes begin that cannot land; whatever has one has no image.
+    """
+
+    def __init__(
+        self, root: Root, shift: int, foreign: Mapping[str, tuple[int, int]], unfit: tuple[str, ...] = ()
+    ) -> None:
+        self._root, self._shift, self._foreign, self._unfit = root, shift, foreign, unfit
         self._kept: dict[str, bytes] = {}
         self._room = _KEPT
         self._times: dict[str, int] = {}
@@ -46,6 +58,12 @@ class Posts:
         kind = kind_of(found)
         if kind is None:
             return f"{_SPECIALS.get(stat.S_IFMT(found.st_mode), 'something special')} cannot land"
+        try:
+            return self._image(path, kind, found)
+        except _Unfit as error:
+            return f"the attribute {error.name}, which is an overlay's own, cannot land"
+
+    def _image(self, path: str, kind: Kind, found: os.stat_result) -> Image | str:
         image = Image(kind, stat.S_IMODE(found.st_mode), *self._foreign.get(path, (found.st_uid, found.st_gid)))
         if kind == "symlink":
             target = os.readlink(name_of(path), dir_fd=self._root.directory(parent_of(path)))
@@ -82,12 +100,19 @@ class Posts:
         if new.mode & stat.S_ISUID or (new.mode & stat.S_ISGID and not (new.kind == "directory" and inherits())):
             return f"set-id bits in its mode {new.mode:04o}"
         known = old.xattrs if old is not None else ()
+        lost = [name for name, _ in known if name.startswith(OVERLAY_XATTRS)]
+        if lost:
+            return f"the workspace has it with the attribute {lost[0]}, which no shadow can show"
         gained = [name for name, value in new.xattrs if name.startswith(_POWERS) and (name, value) not in known]
         return f"the attribute {gained[0]}, which can give powers" if gained else ""
 
     def _attributes(self, fd: int) -> Xattrs:
         """The overlay's own notes are on nearly every file, and not worth reading."""
-        foreign = all(name.startswith(OVERLAY_XATTRS) for name in os.listxattr(fd))
+        names = os.listxattr(fd)
+        for name in names:
+            if self._unfit and name.startswith(self._unfit):
+                raise _Unfit(name)
+        foreign = all(name.startswith(OVERLAY_XATTRS) for name in names)
         return () if foreign else read_xattrs(self._root.calls, fd)
 
     def _file(self, path: str, image: Image) -> Image:

@@ -40,6 +40,7 @@ from holdfast.workspace.block import (
     packed_xattrs,
     row_of,
 )
+from holdfast.workspace.holes import pieces
 from holdfast.workspace.observe import RACY_NS, read_xattrs
 
 # Rows that equal no real one, nor what NEVER stands for, and can be packed like any other.
@@ -160,11 +161,23 @@ class Reader:
             total, chunk = len(data), _CHUNK
         else:
             hasher = blake3(max_threads=self._workers)
+            if self._calls.fstat(fd).st_blocks * 512 < size:
+                return self._with_holes(fd, size, hasher)
             total, chunk = 0, _CHUNK if self._workers == 1 else _SHARED_CHUNK
         # Somebody may append faster than we read: no more than one chunk beyond the size is looked at.
         while total <= size and (data := self._calls.read(fd, chunk)):
             hasher.update(data)
             total += len(data)
+        return hasher.digest() if total == size else None
+
+    def _with_holes(self, fd: int, size: int, hasher: blake3) -> bytes | None:
+        """The same of a sparse file: its holes are hashed without being read."""
+        total = 0
+        for piece in pieces(self._calls, fd):
+            hasher.update(piece)
+            total += len(piece)
+            if total > size:
+                return None
         return hasher.digest() if total == size else None
 
     def _symlink(self, directory: int, name: bytes, row: Row) -> Entry | None:

@@ -1,7 +1,8 @@
 """A scratch copy: the workspace with a change set applied, somewhere else, for checks to run in.
 
 The change is applied by the same transaction code on another root, so what is checked is what will land.
-Until shadows exist this copies the whole tree; its cost grows with the tree (see SHORTCOMINGS.md).
+Only for where no sandbox can be had and the user's own configuration does without; elsewhere checks get a shadow.
+It copies the whole tree, so its cost grows with the tree.
 `.holdfast` is never copied, devices, FIFOs and sockets neither.
 """
 

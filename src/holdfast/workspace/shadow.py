@@ -4,6 +4,7 @@
       journal/bench/               where objects are made before they get their name
       <n>/upper, <n>/work          an overlay's layer: what was written, and the kernel's workbench
       <n>/copy                     or a copy of everything, where there is no overlay
+      <n>/home                     the HOME of an agent that works in it
 
 Nothing is mounted here: a shadow is directories and a `View`, and the sandbox mounts a view for each program it runs,
 in a namespace that ends with it.
@@ -13,7 +14,7 @@ Invariants
   Z2  A shadow is removed when its block ends, whatever programs left in it; one whose owner died is removed by `sweep`.
       The lock is the kernel's and on the directory itself, so no shadow in use is ever taken for a left-over.
   Z3  Checks get a layer of their own over workspace and landable change: they see no by-products, and leave nothing.
-  Z4  `.holdfast` and hidden paths are masked in every view.
+  Z4  `.holdfast` and hidden paths are masked in every view, and so is what a change set makes of them (see `withheld`).
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ from holdfast.workspace.capture import Captured, Rules, capture
 from holdfast.workspace.copying import Copy
 from holdfast.workspace.filling import Bench, Filling
 from holdfast.workspace.hidden import Roots, masked_paths
+from holdfast.workspace.home import Home
 from holdfast.workspace.observe import read_xattrs
 from holdfast.workspace.overlay import Upper, why_not
 from holdfast.workspace.removal import remove_whole
 from holdfast.workspace.shifting import is_mapped, our_shift
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import Source
+from holdfast.workspace.withheld import masks_with, shown
 
 Kind = Literal["overlay", "copy"]
 SHADOWS = "shadows"
@@ -61,12 +64,16 @@ class _Ground(NamedTuple):
 class Shadow:
     """Made by `open_shadow`; `why` says why it is a copy where an overlay was preferred."""
 
-    def __init__(self, site: Site, place: _Place, kind: Kind, why: str, masked: tuple[str, ...]) -> None:
+    def __init__(self, site: Site, place: _Place, kind: Kind, why: str, hidden: Sequence[str]) -> None:
         self.id = place.id
         self.kind = kind
         self.why = why
-        self._site, self._place, self._masked = site, place, masked
+        self._site, self._place, self._patterns = site, place, hidden
+        self._masked = masked_paths(site.workspace, hidden)
         self._shift = our_shift()
+        # What plans named themselves, and what of it is hidden and gone: capture has no say in that.
+        self._planned: set[str] = set()
+        self._gone: set[str] = set()
         self._ground = self._fresh_ground()
 
     @property
@@ -75,15 +82,24 @@ class Shadow:
         return self._ground.view
 
     def put(self, change_set: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source]) -> None:
-        """Bring every path of a change set on the workspace to where it leads; can be repeated."""
-        self._ground.filling.put(change_set, seen, sources)
+        """Bring every path of a change set on the workspace to where it leads; can be repeated.
+
+        Hidden paths of it are covered in the view, and nobody captures them: whoever put them here still has them.
+        """
+        self._ground = self._filled(self._ground, change_set, seen, sources)
+        hidden = Roots(self._ground.view.masked)
+        self._planned.update(change_set.paths)
+        self._gone.difference_update(change_set.paths)
+        self._gone.update(c.path for c in change_set.changes if c.post is None and hidden.cover(c.path))
 
     def capture(self, keep: Sequence[str] = ()) -> Captured:
         """What differs from the workspace now. `keep`: patterns of ignored paths that land all the same."""
         touched, view, _ = self._ground
         rules = Rules(
             masked=Roots(view.masked),
+            gone=Roots(self._gone),
             keep=keep,
+            planned=self._planned,
             since_ns=self._place.since_ns,
             shift=self._shift,
             foreign=touched.foreign if isinstance(touched, Copy) else {},
@@ -95,10 +111,21 @@ class Shadow:
         """The workspace with this change set and nothing else, for checks; gone at the end of the block (Z3)."""
         ground = self._fresh_ground()
         try:
-            ground.filling.put(change_set, seen, sources)
-            yield ground.view
+            yield self._filled(ground, change_set, seen, sources).view
         finally:
             self._place.discard(ground.touched.root)
+
+    def _filled(
+        self, ground: _Ground, changes: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source]
+    ) -> _Ground:
+        masked = masks_with(ground.view.masked, self._patterns, changes)
+        visible = shown(changes, sources, masked)
+        ground.filling.put(visible.change_set, seen, visible.sources)
+        return ground._replace(view=ground.view._replace(masked=masked))
+
+    def new_home(self) -> Home:
+        """An empty HOME for an agent; gone with the shadow."""
+        return Home(self._place.opened(self._place.new_folder("home")), self._shift)
 
     def _fresh_ground(self) -> _Ground:
         return self._fresh_upper() if self.kind == "overlay" else self._fresh_copy()
@@ -140,7 +167,7 @@ def open_shadow(
         if kind == "overlay" and why:
             raise Unsupported(f"a shadow cannot be an overlay here: {why}")
         chosen: Kind = "copy" if kind == "copy" or why else "overlay"
-        yield Shadow(site, place, chosen, why, masked_paths(site.workspace, hidden))
+        yield Shadow(site, place, chosen, why, hidden)
 
 
 def sweep_shadows(site: Site) -> int:

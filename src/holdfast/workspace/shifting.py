@@ -16,6 +16,8 @@ from holdfast.model.image import Image, Xattrs
 MAPPED = 65_536
 # The overlay's own notes; programs can neither see nor set them.
 OVERLAY_XATTRS = ("user.overlay.", "trusted.overlay.")
+# What a program called like one of them: the kernel keeps it under a name that cannot be mistaken.
+ESCAPED_XATTRS = ("user.overlay.overlay.", "trusted.overlay.overlay.")
 
 _ACLS = ("system.posix_acl_access", "system.posix_acl_default")
 _VERSION = struct.Struct("<I")

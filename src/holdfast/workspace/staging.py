@@ -189,14 +189,17 @@ class Stage:
                 self._dress(fd, image)
                 found = self._calls.fstat(fd)
             seen = Seen(image, stamp_of(found))
+            if seen.stamp.size != image.size:
+                raise Blocked(
+                    f"the new content of {printable(path)} has {seen.stamp.size} bytes instead of {image.size}"
+                )
+            if self._few:
+                self._calls.start_write_back(fd)
         except BaseException:
+            # No `finally`: where all goes well, few files stay open until they are synced together.
             self._calls.close(fd)
             raise
-        if seen.stamp.size != image.size:
-            self._calls.close(fd)
-            raise Blocked(f"the new content of {printable(path)} has {seen.stamp.size} bytes instead of {image.size}")
         if self._few:
-            self._calls.start_write_back(fd)
             self.unsynced.append(fd)
         else:
             self._calls.close(fd)

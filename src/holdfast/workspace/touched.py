@@ -46,6 +46,8 @@ class Ground(Protocol):
     """Where programs left what they did."""
 
     root: Root
+    # How attributes begin that only a program can have made, and that cannot land.
+    programs_own: tuple[str, ...]
 
     def touches(self, doors: Doors) -> Iterator[Touch]:
         """Parents before what is in them. The walk does not enter paths that are too long to be ours."""

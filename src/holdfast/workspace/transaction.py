@@ -77,6 +77,11 @@ class Transaction:
     def ops(self) -> tuple[Op, ...]:
         return self._log.ops if self._log is not None else ()
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """Paths that must stand as they were found, and did."""
+        return frozenset(path for path, _ in self._reads)
+
     @without_collector
     def prepare(self, change_set: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source]) -> None:
         """OPEN to PREPARED: stage, write the log, barrier 1. On any failure the stage is removed."""
@@ -91,6 +96,7 @@ class Transaction:
             self.abandon()
             raise Blocked(f"the change could not be prepared: {error}", hint=_hint_for(error)) from error
         except BaseException:
+            # Ctrl-C too: nothing has moved, and a stage that stays takes the space of the whole change.
             self.abandon()
             raise
         self.state = "PREPARED"

@@ -24,7 +24,17 @@ from blake3 import blake3
 from holdfast.disk.calls import CALLS, Calls
 from holdfast.model.changeset import Change
 from holdfast.model.image import Image
-from holdfast.workspace.block import LOCKED_DIRECTORY, LOCKED_FILE, Block, Special, image_of, special_of
+from holdfast.workspace.block import (
+    LOCKED_DIRECTORY,
+    LOCKED_FILE,
+    NEVER,
+    STAMP,
+    SYMLINK,
+    Block,
+    Special,
+    image_of,
+    special_of,
+)
 from holdfast.workspace.collector import without_collector
 from holdfast.workspace.index import load, save
 from holdfast.workspace.walk import Walk
@@ -32,6 +42,8 @@ from holdfast.workspace.walk import Walk
 # Inside the class, `bytes` is the property.
 _Name: TypeAlias = bytes
 _DOMAIN = b"holdfast tree 1\n"
+# Of a stat row (see `block.row_of`).
+_CTIME = 3
 _UNREADABLE = {
     LOCKED_FILE: "permission denied: the file cannot be read",
     LOCKED_DIRECTORY: "permission denied: the directory cannot be listed",
@@ -102,6 +114,18 @@ class Snapshot:
             if image is not None:
                 yield os.fsdecode(item.path), image
 
+    def links(self) -> Iterator[tuple[str, str]]:
+        """Symbolic links and what they say; only directories that have some are looked at."""
+        waiting = [(self._root, b"")]
+        while waiting:
+            block, prefix = waiting.pop()
+            names = block.names() if block.children or SYMLINK in block.kinds else []
+            waiting += [(child, prefix + names[place] + b"/") for place, child in block.children.items()]
+            if SYMLINK in block.kinds:
+                for name, (record, extra) in zip(names, block.records(), strict=True):
+                    if record[:1] == SYMLINK:
+                        yield os.fsdecode(prefix + name), os.fsdecode(extra)
+
     def specials(self) -> Iterator[tuple[str, Special]]:
         """Devices, FIFOs, sockets and mount points: seen, never opened."""
         for item in self._items():
@@ -133,6 +157,24 @@ class Snapshot:
 
         return _tree_digest(block_after(self._root, changes))
 
+    def was_touched_since(self, earlier: Snapshot, moment_ns: int) -> bool:
+        """Was anything written between two looks, also where it was put back meanwhile? The first began at `moment_ns`.
+
+        Stamps tell: a change time moves with every write and cannot be set. Where the first look could not stamp
+        an entry, because it was written just before, the time alone decides, which is as coarse as the kernel's clock.
+        """
+        if self.digest != earlier.digest:
+            return True
+        pairs = [(earlier._root, self._root)]
+        while pairs:
+            before, after = pairs.pop()
+            pairs += [(before.children[place], child) for place, child in after.children.items()]
+            if before.stamps != after.stamps and any(
+                _is_later(before.stamp(place), after.stamp(place), moment_ns) for place in range(after.count)
+            ):
+                return True
+        return False
+
     def _position(self, block: Block, name: _Name) -> int:
         places = self._lookup.get(block)
         if places is None:
@@ -157,6 +199,15 @@ class Snapshot:
                 yield item
             else:
                 waiting.pop()
+
+
+def _is_later(before: bytes, after: bytes, moment_ns: int) -> bool:
+    """Was the entry written between these stamps? One that can never be stamped is told by its content alone."""
+    if before == after:
+        return False
+    if before != NEVER or after == NEVER:
+        return True
+    return bool(STAMP.unpack(after)[_CTIME] >= moment_ns)
 
 
 def _tree_digest(root: Block) -> str:
