@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,10 @@ from hypothesis import HealthCheck, settings
 # One line at the end of a run that says how many kill points, errors and power cuts were tried.
 from crash.summary import pytest_terminal_summary as pytest_terminal_summary
 from guarded import USER
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and so would every program they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Deadlines measure the machine, not the code: it may be shared.
 # Stateful tests use real disks, whose slowness is not a fault of the generated data.

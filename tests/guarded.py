@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import holdfast
 from holdfast.disk.calls import CALLS, Calls
-from holdfast.engine.simulator import Simulated, Verified
+from holdfast.engine.checking import Verified
+from holdfast.engine.simulator import Simulated
 from holdfast.model.approval import Approval
 from holdfast.model.changeset import ChangeSet
 from holdfast.model.decision import Decision
@@ -101,7 +102,8 @@ class Ground:
         return Ready(self.hf, simulated, verified, decision, approval)
 
     def apply(self, *steps: Step, health: tuple[HealthCheck, ...] = ()) -> Execution:
-        return self.hf.execute(self.hf.simulate(self.plan(*steps, health=health)), approved_by=ME)
+        plan = self.plan(*steps, health=health)
+        return self.hf.execute(self.hf.simulate(plan), approved_by=ME, consent=plan.id)
 
     def tree(self) -> Tree:
         return tree_of(self.path)

@@ -7,7 +7,8 @@ The story of a change, room by room:
 
     intake       reads a change file into a Plan            (words become a frozen value)
     simulation   rehearses the plan over the workspace      (a ChangeSet: every pre- and post-image; nothing moved)
-    checks       runs its checks in a scratch copy          (receipts, bound to the tree they saw)
+    checks       runs its checks in a sandboxed shadow      (receipts, bound to the tree they saw)
+    gates        judge the change set that will land        (a Decision; where it says so, signed Approvals)
     execution    drives one workspace.Transaction           (stage, log, flip, verify; or roll back)
     checks       asks the real host whether it is healthy
     settlement   ledger, undo material, records

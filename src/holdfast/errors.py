@@ -128,8 +128,14 @@ class LimitReached(HoldfastError):
 
 
 class AgentFailed(HoldfastError):
+    """`ill`: the agent, its model or its key failed, and not its work: another agent may do it."""
+
     code = "agent_failed"
     exit_status = 11
+
+    def __init__(self, message: str, *, hint: str = "", ill: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.ill = ill
 
 
 class Tampering(HoldfastError):

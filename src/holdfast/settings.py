@@ -23,13 +23,12 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from holdfast.disk.homes import config_home
 from holdfast.errors import InvalidInput
+from holdfast.model.agent_settings import AgentSettings, ProviderSettings, agents_in, providers_in
 from holdfast.model.configuration import (
     CHECKPOINTS,
-    NETWORKS,
-    TRANSPORTS,
     UNSANDBOXED,
-    AgentSettings,
     Budget,
     Checkpoint,
     CheckSettings,
@@ -47,7 +46,7 @@ PROJECT_FILE = "holdfast.toml"
 MOST_BYTES = 1_000_000
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_TRUSTED_ONLY = ("approvers", "me", "sandbox", "limits", "run", "agents", "services")
+_TRUSTED_ONLY = ("approvers", "me", "sandbox", "limits", "run", "agents", "providers", "services")
 _KEY_DIGITS = frozenset("0123456789abcdef")
 _KEY_LENGTH = 64
 T = TypeVar("T")
@@ -80,15 +79,13 @@ class _Said(NamedTuple):
     checkpoint: Checkpoint | None
     budget: Budget
     agents: tuple[AgentSettings, ...]
+    providers: tuple[ProviderSettings, ...]
     services: tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def places_of(workspace: str) -> Places:
     """The three files for one workspace, on this host, for this user."""
-    named = os.environ.get("XDG_CONFIG_HOME", "")
-    # The XDG specification says that a relative path is to be ignored.
-    home = named if os.path.isabs(named) else os.path.join(os.path.expanduser("~"), ".config")
-    return Places(MANAGED_FILE, os.path.join(home, "holdfast", "config.toml"), os.path.join(workspace, PROJECT_FILE))
+    return Places(MANAGED_FILE, os.path.join(config_home(), "config.toml"), os.path.join(workspace, PROJECT_FILE))
 
 
 def load(places: Places) -> Settings:
@@ -201,7 +198,8 @@ def _said(source: Source) -> _Said:
         parallel=run.integer("parallel", least=1),
         checkpoint=run.choice("checkpoint", CHECKPOINTS),
         budget=_budget(_section(run, "budget")),
-        agents=tuple(_agents(agents)),
+        agents=tuple(agents_in(agents, lambda table: _limits(table, close=False))),
+        providers=tuple(providers_in(_section(top, "providers"))),
         services=tuple(_services(_section(top, "services"))),
     )
     for table in (workspace, checks, hints, sandbox, me, run, top):
@@ -268,23 +266,6 @@ def _approvers(table: Table) -> Iterator[tuple[str, str]]:
         yield name, key
 
 
-def _agents(table: Table) -> Iterator[AgentSettings]:
-    for name in table.keys:
-        agent = _section(table, name)
-        limits = _section(agent, "limits")
-        yield AgentSettings(
-            name=name,
-            transport=agent.choice("transport", TRANSPORTS),
-            network=agent.choice("network", NETWORKS) or "none",
-            command=agent.command("command") or (),
-            readable=agent.texts("readable") or (),
-            limits=_limits(limits, close=False),
-            micro_usd=limits.micro_usd("usd"),
-        )
-        limits.close()
-        agent.close()
-
-
 def _services(table: Table) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Services that are plain processes; each has the one key `start`."""
     for name in table.keys:
@@ -303,6 +284,7 @@ def _services(table: Table) -> Iterator[tuple[str, tuple[str, ...]]]:
 def _combined(said: Sequence[_Said]) -> Settings:
     _refuse_added_approvers(said)
     agents = {agent.name: agent for layer in reversed(said) for agent in layer.agents}
+    providers = {provider.name: provider for layer in reversed(said) for provider in layer.providers}
     return Settings(
         hidden=_joined(layer.hidden for layer in said),
         keep=_joined(layer.keep for layer in said),
@@ -319,6 +301,7 @@ def _combined(said: Sequence[_Said]) -> Settings:
             budget=Budget(*_lowest([layer.budget for layer in said])),
         ),
         agents=tuple(agents[name] for name in sorted(agents)),
+        providers=tuple(providers[name] for name in sorted(providers)),
         services=tuple(sorted({name: argv for layer in reversed(said) for name, argv in layer.services}.items())),
         origins=tuple(origin for layer in said for origin in _origins(layer.source)),
     )
@@ -335,8 +318,11 @@ def _refuse_added_approvers(said: Sequence[_Said]) -> None:
 
 def _combined_checks(said: Sequence[_Said]) -> CheckSettings:
     checks = [layer.checks for layer in said]
+    trusted = {command for layer in said if layer.source.layer != "project" for command in layer.checks.run}
+    commands = _joined(check.run for check in checks)
     return CheckSettings(
-        run=_joined(check.run for check in checks),
+        run=commands,
+        of_the_project=tuple(command for command in commands if command not in trusted),
         detect=_first([layer.detect for layer in said], True),
         coverage=_bound(max, [check.coverage for check in checks]),
         failures=_bound(min, [check.failures for check in checks]),

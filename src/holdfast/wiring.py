@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from holdfast.disk.calls import CALLS, Calls
-from holdfast.errors import HoldfastError, VerificationFailed
+from holdfast.errors import ApprovalNeeded, HoldfastError, VerificationFailed
 from holdfast.model.canonical import Json
 from holdfast.model.path import STATE_DIRECTORY
 from holdfast.store.anchor import anchor_path
@@ -31,11 +31,18 @@ from holdfast.store.state import create_state, find_workspace, read_identity
 from holdfast.workspace.site import Site
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.agents.protocol import Agent, Person, Watcher
     from holdfast.engine.changes import Changes
+    from holdfast.engine.checking import ShadowKind, Verified
     from holdfast.engine.difference import Difference
+    from holdfast.engine.fixing import Broken, Fix
     from holdfast.engine.history import Return
+    from holdfast.engine.patching import Patches
     from holdfast.engine.pipeline import Pipeline, Progress
-    from holdfast.engine.simulator import ShadowKind, Simulated, Verified
+    from holdfast.engine.router import Choice
+    from holdfast.engine.simulator import Simulated
     from holdfast.model.approval import Approval
     from holdfast.model.decision import Decision
     from holdfast.model.execution import Divergence, Execution
@@ -63,6 +70,7 @@ class Holdfast:
         self._wait = wait
         self._progress = progress
         self._pipeline: Pipeline | None = None
+        self._patches: Patches | None = None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -74,19 +82,66 @@ class Holdfast:
             )
         return self._pipeline
 
+    @property
+    def patches(self) -> Patches:
+        """The patches sent here: where each stands, and what a person decides about one."""
+        if self._patches is None:
+            from holdfast.engine.patching import Patches
+
+            self._patches = Patches(self.pipeline)
+        return self._patches
+
     # ── change ──
 
     def plan(self, path: str) -> Plan:
         """Read a change file ("-" is standard input)."""
-        from holdfast.intake.changefile import read_change_file
+        from holdfast.engine.change_files import read_plan
 
-        return read_change_file(path)
+        return read_plan(self.site, self.pipeline.governance.settings, path)
 
     def understand(self, words: str) -> Understood:
         """What plain words ask for: a plan where they have one meaning, and otherwise what is missing."""
         from holdfast.engine.asking import understand
 
         return understand(self.site, words)
+
+    def task(
+        self, words: str, *, agent: str, expected: tuple[str, ...] = (), attempts: int = 3, within_ms: int = 1_200_000
+    ) -> Plan:
+        """A plan that gives these words to an agent as its task; the files they ask for are expected."""
+        from holdfast.engine.asking import task_plan
+
+        return task_plan(words, agent, expected, attempts, within_ms)
+
+    def route(self, task: str) -> Choice:
+        """Which agent should get a task, with the reasons; Blocked when none can."""
+        from holdfast.engine.hiring import routed
+
+        return routed(self.pipeline, task)
+
+    def broken(self) -> Broken | None:
+        """The first check of the workspace as it is that fails; Blocked where there is no check at all."""
+        from holdfast.engine.fixing import find_broken
+
+        return find_broken(self.pipeline)
+
+    def fix(
+        self,
+        broken: Broken,
+        *,
+        agent: str,
+        attempts: int = 3,
+        within_ms: int = 1_200_000,
+        shadow: ShadowKind = "auto",
+        agents: Mapping[str, Agent] | None = None,
+        watcher: Watcher | None = None,
+        person: Person | None = None,
+    ) -> Fix:
+        """Have an agent repair it in a shadow; its work is measured, recorded and not yet landed."""
+        from holdfast.engine.fixing import Crew, Order, fix
+
+        order = Order(agent, attempts, within_ms, shadow)
+        return fix(self.pipeline, self.patches, broken, order, Crew(agents or {}, watcher, person))
 
     def keep_plan(self, plan: Plan) -> None:
         """With all its bytes, so that another command can simulate it by its id."""
@@ -104,9 +159,26 @@ class Holdfast:
         """The execution that did this very plan, when its effect still stands."""
         return self.pipeline.already_done(plan)
 
-    def simulate(self, plan: Plan, *, shadow: ShadowKind = "auto") -> Simulated:
-        """Try the plan; exactly what would happen, with a report. Nothing in the workspace is touched."""
-        return self.pipeline.simulator.simulate(plan, shadow)
+    def simulate(
+        self,
+        plan: Plan,
+        *,
+        shadow: ShadowKind = "auto",
+        agents: Mapping[str, Agent] | None = None,
+        watcher: Watcher | None = None,
+        person: Person | None = None,
+    ) -> Simulated:
+        """Try the plan; exactly what would happen, with a report. Nothing in the workspace is touched.
+
+        Agent steps are given to the agents of the configuration, or to those in `agents`; `watcher` sees them work,
+        and `person` does what is given to the agent `manual`, in a copy.
+        """
+        if not plan.agent:
+            return self.pipeline.simulator.simulate(plan, shadow)
+        from holdfast.engine.hiring import hire
+
+        kind: ShadowKind = "copy" if plan.agent == "manual" and shadow == "auto" else shadow
+        return self.pipeline.simulator.simulate(plan, kind, hire(self.pipeline, agents or {}, watcher, person))
 
     def verify(self, simulated: Simulated) -> Verified:
         """Run the checks over what would land, in a shadow; look at the receipts."""
@@ -133,25 +205,28 @@ class Holdfast:
         approval: Approval | None = None,
         *,
         approved_by: str = "",
+        consent: str = "",
         verified: Verified | None = None,
         decision: Decision | None = None,
     ) -> Execution:
         """All of it, or none of it; raises what stopped it. Checks and decision that are missing come first.
 
-        `approved_by` gives that person's approval in this call, signed with this user's key, where one is needed.
+        `approved_by` gives that person's approval in this call, signed with this user's key, where one is needed;
+        from risk high on only together with `consent`, the plan's id, as a person would have to type it.
         """
-        from holdfast.engine.pipeline import require_passed
+        from holdfast.engine.refusals import require_passed, require_typed
 
         who = approved_by or (approval.by if approval is not None else "")
         proof = verified if verified is not None else self.verify(simulated)
         try:
             require_passed(proof)
-        except VerificationFailed as error:
+            judged = decision if decision is not None else self.evaluate(simulated, proof)
+            if judged.verdict == "NEED_APPROVAL" and approval is None and approved_by:
+                require_typed(judged, simulated.plan, consent)
+                self.approve(judged, by=approved_by)
+        except (VerificationFailed, ApprovalNeeded) as error:
             self.last = self.pipeline.refused(simulated, who, proof.receipts, error)
             raise
-        judged = decision if decision is not None else self.evaluate(simulated, proof)
-        if judged.verdict == "NEED_APPROVAL" and approval is None and approved_by:
-            self.approve(judged, by=approved_by)
         self.last = self.pipeline.land(simulated, proof, judged, approved_by=who or user())
         self.pipeline.raise_failure()
         return self.last
@@ -174,12 +249,16 @@ class Holdfast:
         """A kept simulation that is not even fit to be asked about: the ledger says so."""
         self.pipeline.note_refusal(id, error.message)
 
-    def transaction(self, intent: str, *, approved_by: str = "") -> Changes:
-        """Collect small changes in a `with` block; they land together when it ends without an exception."""
+    def transaction(self, intent: str, *, approved_by: str = "", consent: str = "") -> Changes:
+        """Collect small changes in a `with` block; they land together when it ends without an exception.
+
+        Writing the block is this user's approval of it, below risk high. From there on it takes a name
+        (`approved_by`) and the plan's id (`consent`), which the refusal tells.
+        """
         from holdfast.engine.changes import Changes
 
-        who = approved_by or user()
-        return Changes(intent, lambda plan: self.execute(self.simulate(plan), approved_by=who))
+        who, typed = approved_by or user(), consent if approved_by else ""
+        return Changes(intent, lambda plan: self.execute(self.simulate(plan), approved_by=who, consent=typed))
 
     # ── go back ──
 

@@ -126,7 +126,7 @@ def _config(home: Path, me: str, keys: dict[str, str]) -> None:
 
 
 def test_two_people(guarded: Any, simulated: Callable[[str], dict[str, Any]], tmp_path: Path) -> None:
-    """With approvers configured, a risky change wants two of them, not one twice, and not its author."""
+    """With approvers configured, a risky change wants two of them, not one twice; its author is told at once."""
     own = Path(os.environ["XDG_CONFIG_HOME"]) / "holdfast"
     homes = {name: tmp_path / name / "holdfast" for name in ("ann", "ben")}
     keys = {name: load_or_create_signer(str(home / "signing.key")).public for name, home in homes.items()}
@@ -144,8 +144,8 @@ def test_two_people(guarded: Any, simulated: Callable[[str], dict[str, Any]], tm
         return status
 
     try:
-        for name in ("me", "ann", "ann"):
-            assert approves(name) == 0
+        for name, status in (("me", 3), ("ann", 0), ("ann", 0)):
+            assert approves(name) == status
             refused = guarded("execute", report["id"])
             assert (refused.status, "of 2 people" in refused.err) == (3, True)
         assert approves("ben") == 0

@@ -99,7 +99,7 @@ def test_diff_of_a_change_file_is_a_preview(guarded: Any, write: Callable[[str],
 
 
 def test_diff_of_what_changed_nothing_is_refused(guarded: Any) -> None:
-    """A rolled back execution left nothing to compare, and a plan keeps no contents: exit 2 with the reason."""
+    """A rolled back execution left nothing to compare, and the plan's contents are not kept: exit 2."""
     failing = {**change("a", "b"), "health": [{"run": ["false"], "within": "100ms"}]}
     execution = guarded.apply(failing).document["execution"]
     assert guarded("diff", execution["id"]).status == 2

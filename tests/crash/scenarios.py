@@ -194,7 +194,7 @@ def act(scenario: Scenario, hf: Holdfast) -> None:
 
 
 def _carry_out(hf: Holdfast, plan: Plan) -> None:
-    hf.execute(hf.simulate(plan), approved_by="crash")
+    hf.execute(hf.simulate(plan), approved_by="crash", consent=plan.id)
 
 
 def _date_everything(root: str) -> None:

@@ -20,7 +20,8 @@ import pytest
 from blake3 import blake3
 
 from guarded import ME, Ground, with_package
-from holdfast.engine.simulator import Simulated, Verified
+from holdfast.engine.checking import Verified
+from holdfast.engine.simulator import Simulated
 from holdfast.errors import HoldfastError
 from holdfast.model.approval import Approval
 from holdfast.model.decision import Decision

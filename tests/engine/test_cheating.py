@@ -106,15 +106,25 @@ def _backdate(document: Any) -> None:
     document["made_ns"] -= 1
 
 
+def _forget_the_digest(document: Any) -> None:
+    del document["digest"]
+
+
+def _forget_the_time(document: Any) -> None:
+    del document["made_ns"]
+
+
 @pytest.mark.parametrize(
     ("file", "edit"),
     [
         ("plan", _raise_mode),
         ("plan", _aim_elsewhere),
+        ("plan", _forget_the_digest),
         ("report", _lower_risk),
         ("report", _call_it_a_success),
         ("report", _forge_a_receipt),
         ("report", _backdate),
+        ("report", _forget_the_time),
     ],
 )
 def test_an_edited_document_is_tampering(ground: Ground, file: str, edit: Callable[[Any], None]) -> None:
@@ -126,7 +136,9 @@ def test_an_edited_document_is_tampering(ground: Ground, file: str, edit: Callab
 
 
 @pytest.mark.parametrize("file", ["plan", "report", "changes"])
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"null", b"\xff", b'{"version": 1}'])
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"[]", b"null", b"\xff", b'{"version": 1}', b"[" * 100_000], ids=range(7)
+)
 def test_a_damaged_document_is_tampering(ground: Ground, file: str, damage: bytes) -> None:
     """One that is no document any more is told as such, never as a crash (exit 12)."""
     case = _approved(ground)
@@ -390,9 +402,41 @@ def test_one_key_under_two_names(ground: Ground) -> None:
 def test_the_author_does_not_count_where_others_can_approve(ground: Ground) -> None:
     """From high on, whoever had it simulated is not one of the two (exit 3)."""
     case = _high_risk(ground)
-    ground.hf.approve(case.decision, by=ME)
-    hand_in(ground, yes_of(somebody("anna"), case.decision))
+    with pytest.raises(ApprovalNeeded, match="would not count: It is not for one's own change"):
+        ground.hf.approve(case.decision, by=ME)
+    hand_in(ground, yes_of(me(), case.decision), yes_of(somebody("anna"), case.decision))
     refuses_to_execute(ground, case, 3, "not for one's own change")
+
+
+def test_of_two_people_the_other_one_is_enough(ground: Ground) -> None:
+    """Where the maker is one of two approvers, nobody waits for an answer that could not count (exit 3, then 0)."""
+    configure(approvers(somebody("anna"), me()))
+    case = kept_case(ground, Delete(".github/workflows", recursive=True))
+    assert (case.decision.approvals_needed, case.decision.typed_consent) == (1, True)
+    hand_in(ground, yes_of(me(), case.decision))
+    refuses_to_execute(ground, case, 3, "approved by 0 of 1 person")
+    hand_in(ground, yes_of(somebody("anna"), case.decision))
+    execute(ground, case)
+    assert not (ground / ".github/workflows").exists()
+
+
+def test_an_old_decision_needs_the_people_of_now(ground: Ground) -> None:
+    """A decision from when one person could approve does not carry a change once there are more (exit 3)."""
+    configure(approvers(me()))
+    case = kept_case(ground, Delete(".github/workflows", recursive=True))
+    assert case.decision.approvals_needed == 1
+    ground.hf.approve(case.decision)
+    configure(approvers(me(), somebody("anna"), somebody("bert")))
+    with refused(ground, ApprovalNeeded, 3, "approved by 0 of 2 people"):
+        ground.hf.execute(case.simulated, verified=case.verified, decision=case.decision)
+
+
+def test_more_people_than_there_are_is_nobody(ground: Ground) -> None:
+    """A policy that wants three people where there are two is not softened: nothing lands (exit 3)."""
+    configure(approvers(somebody("anna"), somebody("bert"), more="[policy]\npeople = 3\n"))
+    case = kept_case(ground, Delete(".github/workflows", recursive=True))
+    hand_in(ground, yes_of(somebody("anna"), case.decision), yes_of(somebody("bert"), case.decision))
+    refuses_to_execute(ground, case, 3, "approved by 2 of 3 people")
 
 
 def test_an_agent_approves(ground: Ground) -> None:

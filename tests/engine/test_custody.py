@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import zlib
@@ -114,11 +115,27 @@ def test_edited_inputs_are_found(ground: Ground) -> None:
     assert command(ground, "audit", "replay").status == 12
 
 
-@pytest.mark.parametrize("damage", [b"", b"x", zlib.compress(b"{}"), zlib.compress(b"[1]"), zlib.compress(b"\xff")])
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"x", *map(zlib.compress, (b"{}", b"[1]", b"\xff", b"[" * 100_000))],
+    ids=["nothing", "no archive", "empty", "a list", "no text", "nested without end"],
+)
 def test_damaged_inputs_are_told_as_such(damage: bytes) -> None:
     """What cannot be read as inputs is tampering, never a crash."""
     with pytest.raises(Tampering):
         replayed(damage)
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_inputs_of_another_version_are_not_guessed_at(ground: Ground, version: object) -> None:
+    """Inputs that say they are of another version are refused, even where everything else would fit."""
+    kept_case(ground, put("a", b"new\n"))
+    inputs = json.loads(
+        zlib.decompress(Blobs(ground.hf.site.state).get(str(_entries(ground, "decision")[0].body["inputs"])))
+    )
+    assert replayed(zlib.compress(json.dumps(inputs).encode())).verdict == "NEED_APPROVAL"
+    with pytest.raises(Tampering, match="version"):
+        replayed(zlib.compress(json.dumps({**inputs, "version": version}).encode()))
 
 
 def test_inputs_hold_no_text_of_the_change(ground: Ground) -> None:

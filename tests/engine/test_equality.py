@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from engine.papers import Standing, configure, listing, refused
 from engine.plans import START, file_plans, mixed_plans, world_of
 from guarded import ME, OLD_NS, Ground, fill, guard, put
-from holdfast.engine.simulator import ShadowKind, Simulated
+from holdfast.engine.checking import ShadowKind
+from holdfast.engine.simulator import Simulated
 from holdfast.errors import Conflict
 from holdfast.model.decision import Decision
 from holdfast.model.plan import Delete, Move, Read, Run, Step
@@ -53,7 +54,7 @@ def _lands_as_simulated(ground: Ground, steps: tuple[Step, ...], predicted: Worl
     before = listing(ground.path)
     simulated = hf.simulate(ground.plan(*steps), shadow=kind)
     assert listing(ground.path) == before
-    hf.execute(simulated, approved_by=ME)
+    hf.execute(simulated, approved_by=ME, consent=simulated.plan.id)
     assert hf.tree().digest == simulated.report.predicted_tree
     assert world_of(ground.tree()) == predicted
     _rests(ground, before, simulated)

@@ -12,8 +12,8 @@ import pytest
 
 from guarded import ME, USER, Ground, as_user, contents, guard, in_child, put
 from holdfast.checks.verify import verify
+from holdfast.engine.checking import Verified
 from holdfast.engine.pipeline import require_passed
-from holdfast.engine.simulator import Verified
 from holdfast.errors import Blocked, VerificationFailed
 from holdfast.model.plan import CommandCheck, Move, Plan
 from holdfast.workspace.scratch import scratch_copy

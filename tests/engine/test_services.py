@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -21,38 +18,16 @@ from holdfast.model.plan import Call, CommandCheck, Effect, HealthCheck, HttpChe
 from holdfast.sandbox.daemon import is_alive
 from holdfast.store.running import launched_name
 from holdfast.testing import At, FaultyCalls, KillAt
+from servers import Api, listening
 
 RESTART = Service(Signal("restart", "site"), Signal("restart", "site"), 5000)
 STAYS = (sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)")
 
 
-class _Answers(BaseHTTPRequestHandler):
-    seen: ClassVar[list[str]] = []
-    broken: ClassVar[set[str]] = set()
-
-    def do_POST(self) -> None:
-        said = f"{self.command} {self.path}"
-        self.seen.append(said)
-        self.send_response(500 if said in self.broken else 204)
-        self.end_headers()
-
-    do_DELETE = do_POST
-
-    def log_message(self, *_: object) -> None:
-        """Silent."""
-
-
 @pytest.fixture
-def api() -> Iterator[str]:
-    _Answers.seen.clear()
-    _Answers.broken.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+def api() -> Iterator[Api]:
+    with listening() as found:
+        yield found
 
 
 @pytest.fixture
@@ -170,58 +145,60 @@ def test_a_service_alone_is_a_change_too(ground: Ground, site: LittleSite) -> No
 # ── what cannot be taken back ──
 
 
-def test_a_call_without_a_way_back_needs_an_explicit_yes(ground: Ground, api: str) -> None:
+def test_a_call_without_a_way_back_needs_an_explicit_yes(ground: Ground, api: Api) -> None:
     """The report calls it critical, the gate asks for approval with that reason, and without it nothing is done."""
-    simulated = ground.hf.simulate(ground.plan(put("site.conf", b"two"), Service(Call(f"{api}/publish"))))
+    simulated = ground.hf.simulate(ground.plan(put("site.conf", b"two"), Service(Call(f"{api.url}/publish"))))
     assert simulated.report.steps[1].risk == "CRITICAL"
-    assert simulated.report.steps[1].confirmations == (f"POST {api}/publish cannot be taken back",)
+    assert simulated.report.steps[1].confirmations == (f"POST {api.url}/publish cannot be taken back",)
     decision = ground.hf.evaluate(simulated)
     assert decision.verdict == "NEED_APPROVAL"
     assert any("cannot be taken back: step-2" in reason.detail for reason in decision.reasons)
     with pytest.raises(ApprovalNeeded):
         ground.hf.execute(simulated, decision=decision)
-    assert (_Answers.seen, (ground / "site.conf").read_bytes()) == ([], b"one")
+    assert (api.lines, (ground / "site.conf").read_bytes()) == ([], b"one")
     ground.hf.execute(simulated, ground.hf.approve(decision), decision=decision)
-    assert (_Answers.seen, (ground / "site.conf").read_bytes()) == (["POST /publish"], b"two")
+    assert (api.lines, (ground / "site.conf").read_bytes()) == (["POST /publish"], b"two")
 
 
-def test_what_was_called_stands_when_something_later_fails(ground: Ground, site: LittleSite, api: str) -> None:
+def test_what_was_called_stands_when_something_later_fails(ground: Ground, site: LittleSite, api: Api) -> None:
     """The files go back, the record says what stands outside, and a person is needed: PARTIAL, exit 7."""
     before = ground.tree()
     with pytest.raises(NeedsHuman, match=r"POST .*/publish cannot be taken back") as caught:
         ground.apply(
-            put("site.conf", b"two"), Service(Call(f"{api}/publish")), health=(HttpCheck(site.url, 204, within_ms=200),)
+            put("site.conf", b"two"),
+            Service(Call(f"{api.url}/publish")),
+            health=(HttpCheck(site.url, 204, within_ms=200),),
         )
     execution = ground.hf.last
     assert execution is not None
     assert (execution.status, caught.value.exit_status, caught.value.changed) == ("PARTIAL", 7, True)
     assert ground.tree() == before
-    assert f"POST {api}/publish cannot be taken back" in ground.hf.log()[0].summary["errors"]  # type: ignore[operator]
+    assert f"POST {api.url}/publish cannot be taken back" in ground.hf.log()[0].summary["errors"]  # type: ignore[operator]
     assert f"holdfast show {execution.id}" in caught.value.hint
     assert ground.ledger_statuses() == ["PARTIAL"]
     assert ground.reopened().hf.recover() is None, "it is recorded, and nothing waits"
 
 
-def test_a_compensation_that_fails_needs_a_person(ground: Ground, site: LittleSite, api: str) -> None:
+def test_a_compensation_that_fails_needs_a_person(ground: Ground, site: LittleSite, api: Api) -> None:
     """Declared and failed is as good as not declared: PARTIAL, and the record says why; the others are taken back."""
-    _Answers.broken.add("DELETE /b")
+    api.answers["DELETE /b"] = 500
     steps = (
         put("site.conf", b"two"),
-        Service(Call(f"{api}/a"), Call(f"{api}/a", "DELETE")),
-        Service(Call(f"{api}/b"), Call(f"{api}/b", "DELETE")),
+        Service(Call(f"{api.url}/a"), Call(f"{api.url}/a", "DELETE")),
+        Service(Call(f"{api.url}/b"), Call(f"{api.url}/b", "DELETE")),
     )
     with pytest.raises(NeedsHuman, match="answered 500"):
         ground.apply(*steps, health=(HttpCheck(site.url, 204, within_ms=200),))
     assert ground.statuses() == ["PARTIAL"]
-    assert _Answers.seen == ["POST /a", "POST /b", "DELETE /b", "DELETE /a"]
+    assert api.lines == ["POST /a", "POST /b", "DELETE /b", "DELETE /a"]
 
 
-def test_an_action_that_may_fail_is_in_the_record(ground: Ground, api: str) -> None:
+def test_an_action_that_may_fail_is_in_the_record(ground: Ground, api: Api) -> None:
     """With `on_failure: continue` the change stands, and what failed is among its errors."""
-    _Answers.broken.add("POST /a")
-    plan = Plan("go on", (put("site.conf", b"two"), Service(Call(f"{api}/a"), Call(f"{api}/a", "DELETE"))),
+    api.answers["POST /a"] = 500
+    plan = Plan("go on", (put("site.conf", b"two"), Service(Call(f"{api.url}/a"), Call(f"{api.url}/a", "DELETE"))),
                 on_failure="continue")  # fmt: skip
-    execution = ground.hf.execute(ground.hf.simulate(plan), approved_by=ME)
+    execution = ground.hf.execute(ground.hf.simulate(plan), approved_by=ME, consent=plan.id)
     assert (execution.status, len(execution.errors)) == ("COMPLETED", 1)
     assert ground.hf.log()[0].summary["errors"] == list(execution.errors)
     assert [(step.success, step.error_message) for step in execution.steps] == [
@@ -272,49 +249,49 @@ def _die(ground: Ground, point: str, *steps: Step, health: tuple[HealthCheck, ..
         there = Ground(ground.path, calls)
         simulated = there.hf.simulate(there.plan(*steps, health=health))
         calls.arm(KillAt(point))
-        there.hf.execute(simulated, approved_by=ME)
+        there.hf.execute(simulated, approved_by=ME, consent=simulated.plan.id)
 
     ground.hf.close()
     assert in_child(act) == -9
     ground.hf = Ground(ground.path).hf
 
 
-def test_accepting_leaves_what_cannot_be_taken_back_and_says_so(ground: Ground, api: str) -> None:
+def test_accepting_leaves_what_cannot_be_taken_back_and_says_so(ground: Ground, api: Api) -> None:
     """After a crash recovery asks for a person; `--accept` closes it as PARTIAL with what stands, and life goes on."""
     before = ground.tree()
-    _die(ground, "commit", put("site.conf", b"two"), Service(Call(f"{api}/publish")))
+    _die(ground, "commit", put("site.conf", b"two"), Service(Call(f"{api.url}/publish")))
     for _ in range(2):
         with pytest.raises(NeedsHuman, match="cannot be taken back"):
             ground.hf.recover()
     assert ground.tree() == before
     found = ground.hf.recover(accept=True)
-    assert found is not None and [item.path for item in found.left] == [f"POST {api}/publish"]
+    assert found is not None and [item.path for item in found.left] == [f"POST {api.url}/publish"]
     assert ground.statuses() == ground.ledger_statuses() == ["PARTIAL"]
-    assert f"POST {api}/publish cannot be taken back" in ground.hf.log()[0].summary["errors"]  # type: ignore[operator]
-    assert (_Answers.seen, ground.journal()) == (["POST /publish"], [])
+    assert f"POST {api.url}/publish cannot be taken back" in ground.hf.log()[0].summary["errors"]  # type: ignore[operator]
+    assert (api.lines, ground.journal()) == (["POST /publish"], [])
     ground.apply(put("site.conf", b"three"))
 
 
 @pytest.mark.parametrize("point", ["ledger.durable", "in-ledger", "put-away"])
-def test_an_interrupted_acceptance_is_not_asked_again(ground: Ground, api: str, point: str) -> None:
+def test_an_interrupted_acceptance_is_not_asked_again(ground: Ground, api: Api, point: str) -> None:
     """Killed while it was being recorded, an acceptance ends as PARTIAL at the next verb, with the same words."""
-    _die(ground, "commit", put("site.conf", b"two"), Service(Call(f"{api}/publish")))
+    _die(ground, "commit", put("site.conf", b"two"), Service(Call(f"{api.url}/publish")))
     ground.hf.close()
     assert in_child(lambda: Ground(ground.path, FaultyCalls(KillAt(point))).hf.recover(accept=True)) == -9
     ground.hf = Ground(ground.path).hf
     ground.hf.recover()
     assert ground.statuses() == ground.ledger_statuses() == ["PARTIAL"]
-    assert f"POST {api}/publish cannot be taken back" in ground.hf.log()[0].summary["errors"]  # type: ignore[operator]
+    assert f"POST {api.url}/publish cannot be taken back" in ground.hf.log()[0].summary["errors"]  # type: ignore[operator]
     assert ground.journal() == []
 
 
-def test_a_recorded_failure_is_not_asked_again(ground: Ground, api: str) -> None:
+def test_a_recorded_failure_is_not_asked_again(ground: Ground, api: Api) -> None:
     """Killed between the ledger entry that says what stands and the tidying up, recovery asks nobody again."""
     health = (HttpCheck("http://127.0.0.1:9/", 200, within_ms=100),)
-    _die(ground, "in-ledger", put("site.conf", b"two"), Service(Call(f"{api}/publish")), health=health)
+    _die(ground, "in-ledger", put("site.conf", b"two"), Service(Call(f"{api.url}/publish")), health=health)
     ground.hf.recover()
     assert ground.statuses() == ground.ledger_statuses() == ["PARTIAL"]
-    assert (_Answers.seen, ground.journal()) == (["POST /publish"], [])
+    assert (api.lines, ground.journal()) == (["POST /publish"], [])
 
 
 def test_files_first_then_services_when_a_person_decides(ground: Ground, site: LittleSite) -> None:
@@ -389,65 +366,69 @@ def test_undo_leaves_a_service_that_ran_before(ground: Ground, site: LittleSite)
     assert not site.processes()
 
 
-def test_undo_names_what_it_cannot_take_back(ground: Ground, api: str) -> None:
+def test_undo_names_what_it_cannot_take_back(ground: Ground, api: Api) -> None:
     """A call without compensation stays, and the preview says so; calls with one are taken back newest first."""
-    steps: tuple[Effect, ...] = (Call(f"{api}/a"), Call(f"{api}/b"), Call(f"{api}/c"))
-    backs = (Call(f"{api}/a", "DELETE"), None, Call(f"{api}/c", "DELETE"))
+    steps: tuple[Effect, ...] = (Call(f"{api.url}/a"), Call(f"{api.url}/b"), Call(f"{api.url}/c"))
+    backs = (Call(f"{api.url}/a", "DELETE"), None, Call(f"{api.url}/c", "DELETE"))
     done = ground.apply(put("x", b"1"), *(Service(*pair) for pair in zip(steps, backs, strict=True)))
     way = ground.hf.preview_undo(done.id)
     assert [(item.path, item.detail) for item in way.left] == [
-        (f"POST {api}/b", "was done and cannot be taken back; it stays")
+        (f"POST {api.url}/b", "was done and cannot be taken back; it stays")
     ]
     ground.hf.go_back(way, approved_by=ME)
-    assert _Answers.seen == ["POST /a", "POST /b", "POST /c", "DELETE /c", "DELETE /a"]
+    assert api.lines == ["POST /a", "POST /b", "POST /c", "DELETE /c", "DELETE /a"]
 
 
-def test_an_undo_that_fails_leaves_what_it_was_undoing(ground: Ground, site: LittleSite, api: str) -> None:
+def test_an_undo_that_fails_leaves_what_it_was_undoing(ground: Ground, site: LittleSite, api: Api) -> None:
     """A failing compensation rolls the undo back: new files, and the service runs with them."""
-    _Answers.broken.add("DELETE /a")
-    done = ground.apply(put("site.conf", b"two"), Service(Call(f"{api}/a"), Call(f"{api}/a", "DELETE")), RESTART)
+    api.answers["DELETE /a"] = 500
+    done = ground.apply(
+        put("site.conf", b"two"), Service(Call(f"{api.url}/a"), Call(f"{api.url}/a", "DELETE")), RESTART
+    )
     with pytest.raises(VerificationFailed, match="answered 500"):
         ground.hf.undo(done.id)
     assert ((ground / "site.conf").read_bytes(), site.answer()) == (b"two", (200, b"two"))
     assert ground.statuses() == ["COMPLETED", "ROLLED_BACK"]
-    assert _Answers.seen == ["POST /a", "DELETE /a", "POST /a"]
+    assert api.lines == ["POST /a", "DELETE /a", "POST /a"]
 
 
-def test_restore_takes_back_what_stands_newest_first(ground: Ground, api: str) -> None:
+def test_restore_takes_back_what_stands_newest_first(ground: Ground, api: Api) -> None:
     """Over several executions each one that stands is taken back once; what was undone already is not."""
     moment = ground.apply(put("x", b"0")).id
     at_ns = ground.hf.show(moment)[0].at_ns
     for name in ("a", "b", "c"):
-        done = ground.apply(put("x", name.encode()), Service(Call(f"{api}/{name}"), Call(f"{api}/{name}", "DELETE")))
+        done = ground.apply(
+            put("x", name.encode()), Service(Call(f"{api.url}/{name}"), Call(f"{api.url}/{name}", "DELETE"))
+        )
     ground.hf.undo(done.id)
-    _Answers.seen.clear()
+    api.seen.clear()
     undone = ground.hf.restore(at_ns)
-    assert _Answers.seen == ["DELETE /b", "DELETE /a"]
+    assert api.lines == ["DELETE /b", "DELETE /a"]
     assert (ground / "x").read_bytes() == b"0"
-    _Answers.seen.clear()
+    api.seen.clear()
     ground.hf.undo(undone.id)
-    assert _Answers.seen == ["POST /a", "POST /b"]
+    assert api.lines == ["POST /a", "POST /b"]
     assert (ground / "x").read_bytes() == b"b"
 
 
-def test_a_service_alone_is_undone(ground: Ground, api: str) -> None:
+def test_a_service_alone_is_undone(ground: Ground, api: Api) -> None:
     """An execution without files has a way back too, and it is taken."""
-    done = ground.apply(Service(Call(f"{api}/a"), Call(f"{api}/a", "DELETE")))
+    done = ground.apply(Service(Call(f"{api.url}/a"), Call(f"{api.url}/a", "DELETE")))
     ground.hf.undo(done.id)
-    assert _Answers.seen == ["POST /a", "DELETE /a"]
+    assert api.lines == ["POST /a", "DELETE /a"]
     assert not ground.hf.show(done.id)[0].live
 
 
-def test_only_what_was_begun_is_undone(ground: Ground, api: str) -> None:
+def test_only_what_was_begun_is_undone(ground: Ground, api: Api) -> None:
     """After `on_failure: stop` the undo compensates what was reached, and not what never was."""
-    _Answers.broken.add("POST /a")
-    services = [Service(Call(f"{api}/{name}"), Call(f"{api}/{name}", "DELETE")) for name in ("a", "b")]
+    api.answers["POST /a"] = 500
+    services = [Service(Call(f"{api.url}/{name}"), Call(f"{api.url}/{name}", "DELETE")) for name in ("a", "b")]
     plan = Plan("stop there", (put("x", b"1"), *services), on_failure="stop")
-    done = ground.hf.execute(ground.hf.simulate(plan), approved_by=ME)
+    done = ground.hf.execute(ground.hf.simulate(plan), approved_by=ME, consent=plan.id)
     assert [step.success for step in done.steps] == [True, False, False]
     assert done.steps[2].error_message == "not done, because something before it failed"
     ground.hf.undo(done.id)
-    assert _Answers.seen == ["POST /a", "DELETE /a"]
+    assert api.lines == ["POST /a", "DELETE /a"]
 
 
 def test_gc_forgets_what_launches_said(ground: Ground) -> None:

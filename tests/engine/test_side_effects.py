@@ -16,7 +16,7 @@ import pytest
 
 from engine.papers import configure, listing, nothing_changes, refused
 from guarded import ME, Ground, Refusing, at_most, guard, put
-from holdfast.engine.simulator import ShadowKind
+from holdfast.engine.checking import ShadowKind
 from holdfast.errors import ApprovalNeeded, Blocked, Denied, HoldfastError, VerificationFailed
 from holdfast.model.plan import Chmod, CommandCheck, Delete, Move, Plan, Run, Step, Symlink
 from holdfast.store.dossier import Dossiers

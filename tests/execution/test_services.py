@@ -10,9 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -25,6 +23,7 @@ from holdfast.model.plan import Call, Effect, Launch, Service, Signal
 from holdfast.sandbox.daemon import Daemon, is_alive, send
 from holdfast.store.effects import Effects
 from holdfast.store.running import LOG_LIMIT, Running, launched_name
+from servers import Api, listening
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
 STAYS = (*PYTHON, "import time; print('up', flush=True); time.sleep(600)")
@@ -34,32 +33,11 @@ LISTENS = "import signal,sys,time; signal.signal(signal.SIGHUP, lambda *_: open(
 SITE = Signal("start", "site")
 
 
-class _Answers(BaseHTTPRequestHandler):
-    seen: ClassVar[list[tuple[str, str, bytes]]] = []
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.seen.append((self.command, self.path, body))
-        self.send_response(500 if self.path == "/broken" else 302 if self.path == "/elsewhere" else 204)
-        self.send_header("Location", "/found")
-        self.end_headers()
-
-    do_DELETE = do_POST
-
-    def log_message(self, *_: object) -> None:
-        """Silent."""
-
-
 @pytest.fixture
-def url() -> Iterator[str]:
-    _Answers.seen.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+def api() -> Iterator[Api]:
+    with listening() as found:
+        found.answers |= {"POST /broken": 500, "DELETE /broken": 500, "POST /elsewhere": 302}
+        yield found
 
 
 @pytest.fixture
@@ -320,29 +298,24 @@ def test_a_launch_that_never_came_about_is_taken_back_too(host: Host, journal: E
     assert take_back_all(host, journal, actions)[1] == ()
 
 
-def test_calls_are_made_and_taken_back_newest_first(host: Host, journal: Effects, url: str) -> None:
+def test_calls_are_made_and_taken_back_newest_first(host: Host, journal: Effects, api: Api) -> None:
     """Declared compensations run in reverse order, with method and body as the plan says."""
     actions = (
-        act(Call(f"{url}/a", "POST", "one"), Call(f"{url}/a", "DELETE")),
-        act(Call(f"{url}/b", "POST", "two"), Call(f"{url}/b", "DELETE")),
+        act(Call(f"{api.url}/a", "POST", "one"), Call(f"{api.url}/a", "DELETE")),
+        act(Call(f"{api.url}/b", "POST", "two"), Call(f"{api.url}/b", "DELETE")),
     )
     performed(host, journal, actions, "rollback")
     take_back_all(host, journal, actions)
-    assert [(method, path) for method, path, _ in _Answers.seen] == [
-        ("POST", "/a"),
-        ("POST", "/b"),
-        ("DELETE", "/b"),
-        ("DELETE", "/a"),
-    ]
-    assert _Answers.seen[1][2] == b"two"
+    assert api.lines == ["POST /a", "POST /b", "DELETE /b", "DELETE /a"]
+    assert api.seen[1].body == b"two"
 
 
 @pytest.mark.parametrize("path", ["/broken", "/elsewhere"])
-def test_an_error_or_a_redirect_is_a_failure(host: Host, url: str, path: str) -> None:
+def test_an_error_or_a_redirect_is_a_failure(host: Host, api: Api, path: str) -> None:
     """A call that is answered with an error, or sent elsewhere, has failed; no redirect is followed."""
     with pytest.raises(VerificationFailed, match="answered"):
-        host.perform(act(Call(url + path)))
-    assert [path for _, path, _ in _Answers.seen] == [path]
+        host.perform(act(Call(api.url + path)))
+    assert api.lines == [f"POST {path}"]
 
 
 def test_a_call_ends_in_time_whatever_the_server_does(host: Host) -> None:
@@ -370,43 +343,43 @@ def test_a_call_ends_in_time_whatever_the_server_does(host: Host) -> None:
     assert took < 3
 
 
-def test_what_was_begun_and_failed_is_taken_back_too(host: Host, journal: Effects, url: str) -> None:
+def test_what_was_begun_and_failed_is_taken_back_too(host: Host, journal: Effects, api: Api) -> None:
     """An action that failed half-way may have had an effect: its compensation runs as well."""
-    actions = (act(Call(f"{url}/broken"), Call(f"{url}/a", "DELETE")),)
+    actions = (act(Call(f"{api.url}/broken"), Call(f"{api.url}/a", "DELETE")),)
     with pytest.raises(VerificationFailed):
         performed(host, journal, actions, "rollback")
     done, stands = take_back_all(host, journal, actions)
     assert (len(done), stands) == (1, ())
 
 
-def test_without_a_way_back_it_is_said(host: Host, journal: Effects, url: str) -> None:
+def test_without_a_way_back_it_is_said(host: Host, journal: Effects, api: Api) -> None:
     """A call without compensation is named as something that cannot be taken back, each time."""
-    actions = (act(Call(f"{url}/a")),)
+    actions = (act(Call(f"{api.url}/a")),)
     performed(host, journal, actions, "rollback")
     for _ in range(2):
-        assert take_back_all(host, journal, actions) == ((), (Stands(f"POST {url}/a", "cannot be taken back"),))
+        assert take_back_all(host, journal, actions) == ((), (Stands(f"POST {api.url}/a", "cannot be taken back"),))
 
 
-def test_a_compensation_that_fails_stands_and_the_others_go(host: Host, journal: Effects, url: str) -> None:
+def test_a_compensation_that_fails_stands_and_the_others_go(host: Host, journal: Effects, api: Api) -> None:
     """Each compensation is tried, whatever became of the one before it; what stands can be tried again."""
     actions = (
-        act(Call(f"{url}/a"), Call(f"{url}/a", "DELETE")),
-        act(Call(f"{url}/b"), Call(f"{url}/broken", "DELETE")),
+        act(Call(f"{api.url}/a"), Call(f"{api.url}/a", "DELETE")),
+        act(Call(f"{api.url}/b"), Call(f"{api.url}/broken", "DELETE")),
     )
     performed(host, journal, actions, "rollback")
     done, stands = take_back_all(host, journal, actions)
-    assert (len(done), [item.what for item in stands]) == (1, [f"POST {url}/b"])
+    assert (len(done), [item.what for item in stands]) == (1, [f"POST {api.url}/b"])
     assert "could not be taken back" in stands[0].why
     assert [item.number for item in journal.standing(2)] == [1]
 
 
 @pytest.mark.parametrize(("on_failure", "reached"), [("stop", False), ("continue", True)])
-def test_the_plan_says_whether_to_go_on(host: Host, journal: Effects, url: str, on_failure: str, reached: bool) -> None:
+def test_the_plan_says_whether_to_go_on(host: Host, journal: Effects, api: Api, on_failure: str, reached: bool) -> None:
     """After a failed action `stop` does no more, `continue` does the rest; both tell what failed."""
-    actions = (act(Call(f"{url}/broken")), act(Call(f"{url}/later")))
+    actions = (act(Call(f"{api.url}/broken")), act(Call(f"{api.url}/later")))
     failures = performed(host, journal, actions, on_failure)
     assert len(failures) == 1
-    assert any(path == "/later" for _, path, _ in _Answers.seen) == reached
+    assert ("POST /later" in api.lines) == reached
 
 
 # ── as it was found ──

@@ -78,7 +78,7 @@ def test_a_plan_comes_back_with_the_same_digest(plan: Plan) -> None:
     assert (again.digest, again.id, len(again.steps)) == (plan.digest, plan.id, len(plan.steps))
 
 
-@pytest.mark.parametrize("change", ["intent", "mode", "argv", "sha256", "unknown", "missing"])
+@pytest.mark.parametrize("change", ["intent", "mode", "argv", "sha256", "unknown", "missing", "digest", "check"])
 def test_an_edited_document_is_refused(change: str) -> None:
     """Whatever is edited in the document of a plan, it is not taken for the plan any more."""
     plan = Plan("x", (Write("a", Inline(b"1"), 0o644), Run(("make",))))
@@ -97,5 +97,9 @@ def test_an_edited_document_is_refused(change: str) -> None:
             run["network"] = "full"
         case "missing":
             del run["within_ms"]
+        case "digest":
+            del document["digest"]
+        case "check":
+            document["verification_plan"] = [HttpCheck("http://127.0.0.1/")._asdict()]
     with pytest.raises(ValueError, match="document"):
         plan_from(document)

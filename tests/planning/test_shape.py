@@ -73,7 +73,7 @@ def put(path: str, mode: int | None = None) -> Write:
         ((Symlink("a/b", "../../c"),), "high", "a link points out of the workspace"),
         ((Symlink("b", "x/../../c"),), "high", "a link points out of the workspace"),
         ((Symlink("b", "/etc"),), "high", "a link points out of the workspace"),
-        ((Run(("make",)),), "medium", "what a command changes is known only after it was rehearsed"),
+        ((Run(("make",)),), "medium", "what a program changes is known only after it was rehearsed"),
         ((RESTART,), "medium", "something outside the files is touched"),
         ((FINAL,), "high", "an effect on the host has no way back"),
         ((Service(Signal("restart", "nginx")),), "high", "an effect on the host has no way back"),

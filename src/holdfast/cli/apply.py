@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from holdfast.cli.asked import plan_asked
+from holdfast.cli.agent_asked import AskedOfAgent, agent_options, delegated, task_of
+from holdfast.cli.asked import is_words, plan_asked
 from holdfast.cli.checks_told import checks_ahead, tell_receipts
 from holdfast.cli.documents import change_document, execution_document
 from holdfast.cli.gate_told import require_approval, tell_decision
 from holdfast.cli.landing import land
 from holdfast.cli.opening import changing
+from holdfast.cli.patch_asked import Asked, AskedOfPatch, patch_options
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.simulate import tell_report
 from holdfast.cli.summary import summary
 from holdfast.cli.verbs import Face, verb
+from holdfast.cli.watching import Watching, person_at
 from holdfast.cli.words import count
 from holdfast.engine.difference import PlannedDifference
 from holdfast.errors import ApprovalNeeded
@@ -24,8 +27,13 @@ from holdfast.store.database import Row
 from holdfast.wiring import Holdfast
 
 if TYPE_CHECKING:
-    from holdfast.engine.simulator import ShadowKind, Simulated
+    from holdfast.engine.checking import ShadowKind
+    from holdfast.engine.simulator import Simulated
     from holdfast.model.decision import Decision
+
+
+class _Asked(AskedOfAgent, AskedOfPatch):
+    """What click hands over."""
 
 
 @verb(name="apply")
@@ -33,38 +41,51 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Give this user's approval to this call, where policy lets one person.")
 @click.option("--preview", is_flag=True, help="Show what would happen, and stop.")
 @click.option("--shadow", type=click.Choice(["auto", "overlay", "copy"]), default="auto", help="Kind of shadow.")
-def command(face: Face, file: str, yes: bool, preview: bool, shadow: ShadowKind) -> None:
+@patch_options
+@agent_options
+def command(face: Face, file: str, yes: bool, preview: bool, shadow: ShadowKind, **asked: Unpack[_Asked]) -> None:
     """Make the changes of FILE (- is standard input), or of plain words in quotes: all of them, or none.
 
     The change is simulated, its checks run in a shadow, policy decides, and you are asked where it wants that.
     Health checks come after the change; when one fails, everything is rolled back.
+    With --agent the words are a task for that agent, which works in the shadow.
+    FILE is a change file or a patch, which its content tells; every check that is found is run over a patch.
     """
-    with changing(face) as hf:
-        plan = plan_asked(hf, file)
-        done = hf.already_done(plan)
-        if done is not None:
-            _already(face.screen, hf, done)
-            return
-        simulated = hf.simulate(plan, shadow=shadow)
+    with changing(face) as hf, Asked.of(hf, face.screen, asked, wanted=not preview) as road:
+        task = task_of(asked)
+        if task is not None or is_words(file):
+            road.require_none()
+        if task is not None:
+            plan, simulated = delegated(face.screen, hf, file, task, shadow)
+        else:
+            found = plan_asked(hf, file, road.plan_or_done)
+            done = hf.already_done(found) if isinstance(found, Plan) else found
+            if done is not None:
+                _already(face.screen, hf, done)
+                return
+            assert isinstance(found, Plan)
+            plan = found
+            simulated = hf.simulate(plan, shadow=shadow, watcher=Watching(face.screen), person=person_at(face.screen))
         difference = PlannedDifference(hf.site, simulated.change_set.changes, simulated.sources)
-        _tell_plan(face.screen, plan, simulated, difference)
+        tell_plan(face.screen, plan, simulated, difference)
         if not simulated.change_set and not plan.verify and not plan.health and not _has_services(plan):
             _nothing_to_do(face.screen, plan)
         elif preview:
             _previewed(face.screen, plan, simulated)
         else:
-            _carry_out(face.screen, hf, simulated, difference, yes=yes)
+            carry_out(face.screen, hf, simulated, difference, yes=yes)
 
 
 def _has_services(plan: Plan) -> bool:
     return any(isinstance(step, Service) for step in plan.steps)
 
 
-def _carry_out(screen: Screen, hf: Holdfast, simulated: Simulated, difference: PlannedDifference, *, yes: bool) -> None:
+def carry_out(screen: Screen, hf: Holdfast, simulated: Simulated, difference: PlannedDifference, *, yes: bool) -> None:
+    """Checks, decision, consent, landing; whatever stops it is raised, and nothing was changed."""
     verified = hf.verify(simulated)
     tell_receipts(screen, "Checked", verified.receipts)
     if verified.unverified:
-        screen.say(f"Unverified by tests: {shown(verified.unverified)}")
+        screen.say(f"Unverified by tests: {shown(verified.unverified.removeprefix('unverified by tests: '))}")
     decision = None
     if all(receipt.passed for receipt in verified.receipts):
         decision = hf.evaluate(simulated, verified)
@@ -97,11 +118,12 @@ def _approved(
         if _is_for_others(screen, decision, yes=yes):
             one = not decision.typed_consent and decision.approvals_needed == 1
             now = "Give it in this call with --yes, or approve" if one else "Approve"
-            error.hint = f"Nothing was changed. {now} with: holdfast approve {id}, then: holdfast execute {id}"
+            typed = f" --plan {plan_id}" if decision.typed_consent else ""
+            error.hint = f"Nothing was changed. {now} with: holdfast approve {id}{typed}, then: holdfast execute {id}"
         raise
 
 
-def _tell_plan(screen: Screen, plan: Plan, simulated: Simulated, difference: PlannedDifference) -> None:
+def tell_plan(screen: Screen, plan: Plan, simulated: Simulated, difference: PlannedDifference) -> None:
     screen.event(
         "simulation",
         plan_id=plan.id,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.asked import simulation_asked
 from holdfast.cli.gate_told import require_approval, tell_decision
 from holdfast.cli.moments import for_people, for_programs
 from holdfast.cli.opening import changing
@@ -13,6 +14,7 @@ from holdfast.cli.screen import Screen, shown
 from holdfast.cli.summary import summary
 from holdfast.cli.verbs import Face, verb
 from holdfast.engine.difference import PlannedDifference
+from holdfast.errors import ApprovalNeeded
 
 if TYPE_CHECKING:
     from holdfast.model.approval import Approval
@@ -26,7 +28,7 @@ def command(face: Face, simulation: str, reason: str, typed: str) -> None:
     """Approve SIMULATION: plan, change set, base and policy by their digests, for one use and a limited time."""
     screen = face.screen
     with changing(face) as hf:
-        found, verified = hf.kept(simulation)
+        found, verified = hf.kept(simulation_asked(hf, simulation))
         decision = hf.evaluate(found, verified)
         difference = PlannedDifference(hf.site, found.change_set.changes, found.sources)
         if screen.form == "text":
@@ -34,7 +36,12 @@ def command(face: Face, simulation: str, reason: str, typed: str) -> None:
             for line in summary(difference):
                 screen.say(line)
             tell_decision(screen, decision)
-        if decision.typed_consent and typed != found.plan.id:
+        if typed and typed != found.plan.id:
+            raise ApprovalNeeded(
+                f"{shown(typed)} is not this plan's id",
+                hint=f"Nothing was changed. Look at it: holdfast diff {decision.simulation}",
+            )
+        if decision.typed_consent and not typed:
             require_approval(screen, decision, found.plan.id, "", difference, yes=False)
         approval = hf.approve(decision, reason=reason)
     tell_answer(screen, approval)

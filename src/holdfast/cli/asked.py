@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import InvalidInput
 
 if TYPE_CHECKING:
     from holdfast.model.plan import Plan
     from holdfast.planning.words import Understood
+    from holdfast.store.database import Table
     from holdfast.wiring import Holdfast
 
+_ABOUT_SIMULATIONS: dict[str, Table] = {"d-": "decisions", "a-": "approvals"}
+_Read = TypeVar("_Read")
 _ID = re.compile(r"[ps]-[a-z0-9]{2,32}")
 
 
-def plan_asked(hf: Holdfast, asked: str) -> Plan:
-    """The plan of a change file or of plain words; InvalidInput when words are not enough."""
+def plan_asked(hf: Holdfast, asked: str, read: Callable[[str], _Read]) -> Plan | _Read:
+    """The plan of plain words, or of a file, which is for `read`; InvalidInput when words are not enough."""
     if not is_words(asked):
-        return hf.plan(asked)
+        return read(asked)
     found = hf.understand(asked)
     if found.plan is None:
         raise InvalidInput(
             f"these words alone are no plan ({worded_class(found)}); missing: {'; '.join(found.missing)}",
-            hint='Nothing was changed. Write a change file, or see what was understood: holdfast plan "…"',
+            hint="Nothing was changed. Give them to an agent with --agent NAME, write a change file, "
+            'or see what was understood: holdfast plan "…"',
         )
     return found.plan
 
@@ -36,6 +41,21 @@ def is_words(asked: str) -> bool:
 
 def is_id(asked: str) -> bool:
     return _ID.fullmatch(asked) is not None and not os.path.exists(asked)
+
+
+def simulation_asked(hf: Holdfast, asked: str) -> str:
+    """The id of a simulation, also by a decision or an answer about it; InvalidInput, with the way on, for others."""
+    id = hf.resolve(asked)
+    if id.startswith("s-"):
+        return id
+    if id[:2] in _ABOUT_SIMULATIONS:
+        return hf.records.paper(_ABOUT_SIMULATIONS[id[:2]], id).subject
+    if id.startswith("p-"):
+        raise InvalidInput(f"{id} is a plan; only a simulation of it can be decided on",
+                           hint=f"Nothing was changed. Simulate it: holdfast simulate {id}")  # fmt: skip
+    if id.startswith("x-"):
+        raise InvalidInput(f"{id} is a patch, not a simulation", hint=f"See it with: holdfast patches show {id}")
+    raise InvalidInput(f"{id} is an execution, not a simulation", hint=f"Nothing was changed. See: holdfast trace {id}")
 
 
 def worded_class(found: Understood) -> str:

@@ -1,4 +1,4 @@
-"""Checks, before they run (so that consent covers them) and after."""
+"""Checks, before they run (so that consent covers them) and after; and what a plan brings along from elsewhere."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.screen import Screen, shown
 from holdfast.model.check import subject
+from holdfast.model.path import printable
 
 if TYPE_CHECKING:
     from holdfast.model.execution import Receipt
     from holdfast.model.plan import Plan
 
 _WIDEST = 44
+_MOST_FILES = 10
 
 
 def checks_ahead(plan: Plan) -> Iterator[str]:
@@ -21,10 +23,21 @@ def checks_ahead(plan: Plan) -> Iterator[str]:
     rows += [(f"“{shown(text)}”", "first, in a shadow") for text in plan.words]
     rows += [(subject(check), "asked afterwards") for check in plan.health if check.kind != "run"]
     rows += [(subject(check), "here, afterwards") for check in plan.health if check.kind == "run"]
+    if plan.agent:
+        rows.append(("every check that is found", "first, in a shadow"))
+    yield from brought_along(plan)
     width = min(_WIDEST, max((len(name) for name, _ in rows), default=0))
     yield from (f"  ! {name.ljust(width)}  {what}" for name, what in rows)
     if not rows:
-        yield "  ! no checks: the files themselves are all that is verified"
+        yield "  ! no checks of its own: only what the configuration asks for is run"
+
+
+def brought_along(plan: Plan) -> Iterator[str]:
+    """The files beside the change file whose contents become part of the change."""
+    for name in plan.content_files[:_MOST_FILES]:
+        yield f"  < {printable(name)}  read from beside the change file"
+    if len(plan.content_files) > _MOST_FILES:
+        yield f"  < and {len(plan.content_files) - _MOST_FILES:,} more files from beside the change file"
 
 
 def tell_receipts(screen: Screen, heading: str, receipts: Sequence[Receipt]) -> None:

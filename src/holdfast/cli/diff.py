@@ -1,4 +1,4 @@
-"""holdfast diff: what an execution changed, or what a change file would change."""
+"""holdfast diff: what an execution changed, or what a simulation, a plan or a change file would change."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 
 import click
 
+from holdfast.cli.asked import simulation_asked
 from holdfast.cli.consent import show_difference
 from holdfast.cli.documents import change_document
 from holdfast.cli.opening import reading
@@ -14,35 +15,61 @@ from holdfast.cli.screen import Screen
 from holdfast.cli.verbs import Face, verb
 from holdfast.engine.difference import Difference
 from holdfast.errors import InvalidInput, UnknownId
+from holdfast.model.plan import Plan
 from holdfast.wiring import Holdfast
 
 
 @verb(name="diff")
 @click.argument("id_or_file", metavar="ID|FILE")
 def command(face: Face, id_or_file: str) -> None:
-    """Show what an execution (its ID) changed, line by line, or what a change FILE would change."""
+    """Show what an execution changed, line by line, or what a simulation, a plan or a change FILE would change."""
     with reading(face) as hf:
         try:
             id = hf.resolve(id_or_file)
         except UnknownId:
             if id_or_file != "-" and not os.path.lexists(id_or_file):
                 raise
-            _show(face.screen, *_planned(hf, id_or_file))
+            _show(face.screen, *_planned(hf, hf.plan(id_or_file)))
         else:
-            _show(face.screen, id, "", _past(hf, id))
+            _show(face.screen, *_known(hf, id))
 
 
-def _planned(hf: Holdfast, file: str) -> tuple[str, str, Difference]:
+def _known(hf: Holdfast, id: str) -> tuple[str, str, Difference]:
+    if id.startswith("p-"):
+        return _planned(hf, _kept_plan(hf, id))
+    if id.startswith(("s-", "d-", "a-")):
+        return _simulated(hf, simulation_asked(hf, id))
+    return id, "COMPLETED", _past(hf, id)
+
+
+def _kept_plan(hf: Holdfast, id: str) -> Plan:
+    try:
+        return hf.kept_plan(id)
+    except UnknownId:
+        raise InvalidInput(f"{id} is a plan whose contents are not kept",
+                           hint="Give its change file instead.") from None  # fmt: skip
+
+
+def _planned(hf: Holdfast, plan: Plan) -> tuple[str, str, Difference]:
     from holdfast.engine.difference import PlannedDifference
 
-    plan = hf.plan(file)
+    if plan.agent:
+        raise InvalidInput(f"what {plan.agent} will do is not known before it worked",
+                           hint=f"Give it the task first: holdfast simulate {plan.id}")  # fmt: skip
     rehearsal = hf.simulate(plan)
     return plan.id, "REHEARSED", PlannedDifference(hf.site, rehearsal.change_set.changes, rehearsal.sources)
 
 
+def _simulated(hf: Holdfast, id: str) -> tuple[str, str, Difference]:
+    """From what was kept; where the workspace moved meanwhile, the old side says so."""
+    from holdfast.engine.difference import PlannedDifference
+    from holdfast.engine.saving import load_simulation
+
+    kept = load_simulation(hf.site, id)
+    return id, kept.report.status, PlannedDifference(hf.site, kept.change_set.changes, kept.sources)
+
+
 def _past(hf: Holdfast, id: str) -> Difference:
-    if id.startswith("p-"):
-        raise InvalidInput(f"{id} is a plan, and plans keep no contents", hint="Give its change file instead.")
     row = hf.records.row(id)
     if row.status not in ("COMPLETED", "PARTIAL"):
         raise InvalidInput(f"{id} ended as {row.status} and left nothing to compare", hint=f"See: holdfast show {id}")
@@ -65,4 +92,4 @@ def _show(screen: Screen, id: str, status: str, difference: Difference) -> None:
                 "note": ", ".join(sorted(reasons)),
             }
         )
-    screen.answer({"kind": "diff", "id": id, "status": status or "COMPLETED", "changes": items})
+    screen.answer({"kind": "diff", "id": id, "status": status, "changes": items})

@@ -28,6 +28,8 @@ from holdfast.settings import Places, load, places_of
 from holdfast.store.anchor import anchor_path
 from holdfast.store.private import READ, open_private
 from holdfast.store.state import find_workspace, read_identity
+from holdfast.workspace.hidden import masked_paths
+from holdfast.workspace.ignored import tracked_paths
 from holdfast.workspace.site import Site
 
 
@@ -57,6 +59,7 @@ def command(face: Face) -> int:
     rules = _rules(where, own)
     programs, isolated = _programs(where, findings, rules.settings)
     reports = [where.report, *_kernel(where.here, findings), *programs, _python(), _git()]
+    reports += _hidden(where, rules.settings)
     reports += [*own.reports, *([_anchor(where.id)] if where.id else []), *rules.reports]
     reports.append(Report("Agents", "not in this release", None))
     usable = all(report.ok for report in reports if report.needed)
@@ -168,6 +171,22 @@ def _anchor(id: str) -> Report:
     except HoldfastError as error:
         return Report("Anchor", error.message, False, needed=True)
     return Report("Anchor", f"{printable(path)}, yours alone", True)
+
+
+def _hidden(where: _Where, settings: Settings | None) -> list[Report]:
+    """A cover hides a file, not the commits that hold it."""
+    if not where.workspace or settings is None or not settings.hidden:
+        return []
+    try:
+        with Site(where.workspace) as site:
+            tracked = tracked_paths(site, masked_paths(site.workspace, settings.hidden))
+    except HoldfastError as error:
+        return [Report("Hidden", f"not known whether git tracks hidden paths: {error.message}", None)]
+    if not tracked:
+        return [Report("Hidden", f"{', '.join(map(printable, settings.hidden))}: empty for programs", True)]
+    names = ", ".join(map(printable, tracked[:3])) + (f" and {len(tracked) - 3} more" if len(tracked) > 3 else "")
+    more = ("Programs see .git: take the files out of the repository and its history, and change the secrets.",)
+    return [Report("Hidden", f"git tracks {names}: what was committed is not hidden", False, more=more)]
 
 
 def _python() -> Report:

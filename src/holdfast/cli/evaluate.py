@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from holdfast.cli.asked import simulation_asked
 from holdfast.cli.gate_told import decision_document, tell_decision
 from holdfast.cli.opening import changing
 from holdfast.cli.verbs import Face, verb
@@ -16,11 +17,12 @@ def command(face: Face, simulation: str) -> None:
     """Decide about SIMULATION: allowed, needs approval, or denied (exit 4); nothing is changed."""
     screen = face.screen
     with changing(face) as hf:
-        found, verified = hf.kept(simulation)
+        found, verified = hf.kept(simulation_asked(hf, simulation))
         decision = hf.evaluate(found, verified)
-    screen.answer(decision_document(decision))
     tell_decision(screen, decision)
     if decision.verdict == "DENY":
+        screen.attach("decision", decision_document(decision))
         raise Denied("policy denies this change", hint="Nothing was changed. Nobody can approve it.")
+    screen.answer(decision_document(decision))
     road = "execute" if decision.verdict == "ALLOW" else "approve"
     screen.say(f"Next: holdfast {road} {decision.simulation}")

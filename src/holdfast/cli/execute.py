@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.gate_told import tell_decision
+from holdfast.cli.asked import simulation_asked
+from holdfast.cli.gate_told import tell_answers, tell_decision
 from holdfast.cli.landing import land
 from holdfast.cli.opening import changing
 from holdfast.cli.verbs import Face, verb
@@ -16,7 +17,7 @@ from holdfast.errors import Conflict, Tampering
 def command(face: Face, simulation: str) -> None:
     """Apply exactly what SIMULATION found, or nothing: the five hard gates are asked first."""
     with changing(face) as hf:
-        id = hf.resolve(simulation)
+        id = simulation_asked(hf, simulation)
         try:
             found, verified = hf.kept(id)
             decision = hf.evaluate(found, verified)
@@ -24,4 +25,6 @@ def command(face: Face, simulation: str) -> None:
             hf.note_refusal(id, error)
             raise
         tell_decision(face.screen, decision)
+        if decision.verdict == "NEED_APPROVAL":
+            tell_answers(face.screen, hf.pipeline.governance.custody_of(id).approvals)
         land(face.screen, hf, found, verified, decision)

@@ -7,6 +7,7 @@ DENY ............. exit 4; nobody can approve that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.cli.consent import require_consent
@@ -17,6 +18,7 @@ from holdfast.model.path import printable
 
 if TYPE_CHECKING:
     from holdfast.engine.difference import Difference
+    from holdfast.model.approval import Approval
     from holdfast.model.decision import Decision, Reason
 
 _VERDICTS = {"ALLOW": "allowed", "NEED_APPROVAL": "needs approval", "DENY": "denied"}
@@ -49,12 +51,20 @@ def require_approval(
         return
     if not screen.can_ask():
         raise ApprovalNeeded(
-            f"risk {decision.risk_effective} needs explicit consent, which --yes does not give",
-            hint=f"Nothing was changed. Look at it and approve it: holdfast approve {decision.simulation}",
+            f"risk {decision.risk_effective} needs explicit consent: the plan's id, typed out",
+            hint=f"Nothing was changed. Look at it: holdfast diff {decision.simulation}\n"
+            f"Approve with: holdfast approve {decision.simulation} --plan {plan_id}",
         )
     reply = screen.ask(f"Risk {decision.risk_effective}. Type {plan_id} to approve exactly this, anything else stops:")
     if reply != plan_id:
         raise ApprovalNeeded("That was not the plan's id.", hint="Nothing was changed.")
+
+
+def tell_answers(screen: Screen, answers: Sequence[Approval]) -> None:
+    """Who said what to it so far, oldest first; whether that is enough is for the hard gates."""
+    for answer in reversed(answers):
+        mark, word = ("✓", "approved") if answer.answer == "approve" else ("✗", "rejected")
+        screen.say(f"  {mark} {word} by {shown(answer.by)}: {answer.id}")
 
 
 def _sentence(reason: Reason) -> str:

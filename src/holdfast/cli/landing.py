@@ -11,7 +11,8 @@ from holdfast.cli.words import count, duration
 
 if TYPE_CHECKING:
     from holdfast.cli.screen import Screen
-    from holdfast.engine.simulator import Simulated, Verified
+    from holdfast.engine.checking import Verified
+    from holdfast.engine.simulator import Simulated
     from holdfast.model.decision import Decision
     from holdfast.model.execution import Execution
     from holdfast.wiring import Holdfast

@@ -6,6 +6,7 @@ import click
 
 from holdfast.cli.asked import is_words, worded_class
 from holdfast.cli.opening import changing
+from holdfast.cli.patch_asked import Asked
 from holdfast.cli.screen import shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count
@@ -15,14 +16,16 @@ from holdfast.model.plan import Plan, described
 
 @verb(name="plan")
 @click.argument("file")
-def command(face: Face, file: str) -> int | None:
-    """Read FILE (- is standard input), or plain words in quotes, into a plan; nothing is tried or changed."""
+@click.option("--reverse", is_flag=True, help="FILE is a patch: take back what it does.")
+def command(face: Face, file: str, reverse: bool) -> int | None:
+    """Read FILE (a change file or a patch; - is standard input), or words in quotes, into a plan; nothing changes."""
     screen = face.screen
     with changing(face) as hf:
         if not is_words(file):
-            plan: Plan | None = hf.plan(file)
+            plan: Plan | None = Asked(hf, screen, reverse=reverse).plan(file)
             about: dict[str, object] = {}
         else:
+            Asked(hf, screen, reverse=reverse).require_none()
             found = hf.understand(file)
             plan, about = found.plan, {"understood": found.document()}
             screen.say(f"Understood as: {worded_class(found)} ({found.classified.confidence} %)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.approve import tell_answer
+from holdfast.cli.asked import simulation_asked
 from holdfast.cli.opening import changing
 from holdfast.cli.verbs import Face, verb
 
@@ -15,7 +16,7 @@ from holdfast.cli.verbs import Face, verb
 def command(face: Face, simulation: str, reason: str) -> None:
     """Reject SIMULATION: whatever others say, it does not land."""
     with changing(face) as hf:
-        found, verified = hf.kept(simulation)
+        found, verified = hf.kept(simulation_asked(hf, simulation))
         answer = hf.reject(hf.evaluate(found, verified), reason=reason)
     tell_answer(face.screen, answer)
     face.screen.say("Nothing was changed.")

@@ -10,7 +10,7 @@ import click
 from holdfast.cli.documents import execution_document
 from holdfast.cli.moments import for_people
 from holdfast.cli.opening import reading
-from holdfast.cli.papers import show_paper
+from holdfast.cli.papers import show_paper, show_simulation
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count, duration, state
@@ -30,12 +30,17 @@ def command(face: Face, id: str, logs: bool) -> None:
     """Show an execution, a plan, a simulation, a decision or an approval; a unique beginning of its ID is enough."""
     with reading(face) as hf:
         found = hf.resolve(id)
+        if found.startswith("x-"):
+            raise InvalidInput(f"{found} is a patch", hint=f"See it with: holdfast patches show {found}")
         if found.startswith("p-"):
             if logs:
                 raise InvalidInput(f"{found} is a plan; only executions have logs")
             _show_plan(face.screen, found, hf.records.plan(found))
             return
         table = _PAPERS.get(found[:2])
+        if table == "simulations":
+            show_simulation(face.screen, hf, hf.records.paper(table, found))
+            return
         if table is not None:
             show_paper(face.screen, table, hf.records.paper(table, found))
             return

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.asked import is_id, plan_asked
-from holdfast.cli.checks_told import tell_receipts
+from holdfast.cli.checks_told import brought_along, tell_receipts
 from holdfast.cli.documents import change_document
 from holdfast.cli.opening import changing
+from holdfast.cli.patch_asked import Asked
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.summary import summary
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count
 from holdfast.engine.difference import PlannedDifference
 from holdfast.engine.pipeline import require_passed
-from holdfast.errors import Blocked
+from holdfast.errors import Blocked, HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.engine.simulator import ShadowKind, Simulated, Verified
+    from holdfast.engine.checking import ShadowKind, Verified
+    from holdfast.engine.simulator import Simulated
     from holdfast.model.simulation import Simulation
     from holdfast.wiring import Holdfast
 
@@ -30,45 +32,66 @@ if TYPE_CHECKING:
 def command(face: Face, plan: str, shadow: ShadowKind) -> None:
     """Try PLAN (an id, a change file or words) in a shadow; the workspace stays as it is."""
     with changing(face) as hf:
-        wanted = hf.kept_plan(plan) if is_id(plan) else plan_asked(hf, plan)
+        wanted = hf.kept_plan(plan) if is_id(plan) else plan_asked(hf, plan, Asked(hf, face.screen).plan)
         hf.keep_plan(wanted)
         simulated = hf.simulate(wanted, shadow=shadow)
         verified = hf.verify(simulated)
         simulated = hf.keep(simulated, verified)
         _tell(face.screen, hf, simulated, verified)
-        if simulated.report.status != "SUCCESS":
-            raise Blocked(f"the simulation is {simulated.report.status}: {'; '.join(simulated.report.dangers)}",
+        _require_good(face.screen, simulated, verified)
+        if face.screen.form != "text":
+            face.screen.answer(_document(simulated, verified))
+        face.screen.say(f"Decide with: holdfast evaluate {simulated.report.id}")
+
+
+def _require_good(screen: Screen, simulated: Simulated, verified: Verified) -> None:
+    """Raises what stands in the way, with the simulation attached: one document, whatever came of it."""
+    report = simulated.report
+    try:
+        if report.status != "SUCCESS":
+            raise Blocked(f"the simulation is {report.status}: {'; '.join(report.dangers)}",
                           hint="Nothing was changed.")  # fmt: skip
         require_passed(verified)
+    except HoldfastError:
+        if screen.form != "text":
+            screen.attach("simulation", _document(simulated, verified))
+        raise
 
 
 def report_document(report: Simulation) -> dict[str, object]:
     return {"kind": "simulation", "id": report.id, "digest": report.digest, **report.document()}
 
 
+def _document(simulated: Simulated, verified: Verified) -> dict[str, object]:
+    return {
+        **report_document(simulated.report),
+        "receipts": [receipt._asdict() for receipt in verified.receipts],
+        "unverified": verified.unverified,
+        "content_files": list(simulated.plan.content_files),
+        "changes": [change_document(change) for change in simulated.change_set.changes],
+    }
+
+
 def _tell(screen: Screen, hf: Holdfast, simulated: Simulated, verified: Verified) -> None:
     report, changes = simulated.report, simulated.change_set.changes
-    if screen.form != "text":
-        screen.answer(
-            {
-                **report_document(report),
-                "receipts": [receipt._asdict() for receipt in verified.receipts],
-                "unverified": verified.unverified,
-                "changes": [change_document(change) for change in changes],
-            }
-        )
     screen.say(screen.style(shown(simulated.plan.intent.strip().partition("\n")[0]), "bold"))
     for line in summary(PlannedDifference(hf.site, changes, simulated.sources)):
         screen.say(line)
+    for line in brought_along(simulated.plan):
+        screen.say(line)
     tell_report(screen, report)
     tell_receipts(screen, "Checked", verified.receipts)
-    screen.say(f"{report.id}  {report.status}: {count(len(report.steps), 'step')}, {count(len(changes), 'change')}; "
+    failed = sum(not receipt.passed for receipt in verified.receipts)
+    status = f"{count(failed, 'check')} FAILED" if failed and report.status == "SUCCESS" else report.status
+    screen.say(f"{report.id}  {status}: {count(len(report.steps), 'step')}, {count(len(changes), 'change')}; "
                "nothing has changed.")  # fmt: skip
-    screen.say(f"Decide with: holdfast evaluate {report.id}")
 
 
 def tell_report(screen: Screen, report: Simulation) -> None:
     """What a person should know besides the files."""
+    for step in report.steps if report.shadow else ():
+        if step.operation == "agent":
+            screen.say(f"  . {shown(step.detail)}")
     for effect in report.unrehearsed:
         screen.say(f"  ! {shown(effect)}  cannot be rehearsed")
     for line in report.dangers:

@@ -8,6 +8,7 @@ import click
 
 from holdfast.cli.moments import for_people, for_programs
 from holdfast.cli.opening import reading
+from holdfast.cli.papers import worst_step
 from holdfast.cli.screen import shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count
@@ -39,7 +40,7 @@ def _document(link: Link) -> dict[str, object]:
 
 def _words(kind: str, body: Mapping[str, Json]) -> str:
     if kind == "simulation":
-        return f"{body['status']} of {body['subject']}, {body['steps']} steps, risk {body['risk']}"
+        return f"{body['status']} of {body['subject']}, {_steps(body)}, {worst_step(body)}"
     if kind == "decision":
         reasons = body["reasons"]
         told = len(reasons) if isinstance(reasons, list) else 0
@@ -47,5 +48,30 @@ def _words(kind: str, body: Mapping[str, Json]) -> str:
     if kind == "approval":
         return f"{body['answer']} of {body['subject']} by {shown(str(body['by']))}"
     if kind == "refusal":
-        return f"refused: {shown(str(body['reason']).partition(chr(10))[0])}"
-    return f"{body['status']} of {body['plan_id']}, {body['changes']} changes, {shown(str(body['intent']))}"
+        return f"refused: {_one_line(body['reason'])}"
+    if kind in ("delegation", "fix"):
+        return _work(kind, body)
+    changes = body["changes"]
+    moved = count(changes if isinstance(changes, int) else 0, "change")
+    return f"{body['status']} of {body['plan_id']}, {moved}, {_one_line(body['intent'])}"
+
+
+def _work(kind: str, body: Mapping[str, Json]) -> str:
+    """What an agent made of a task, as measured."""
+    good = "good" if body["good"] else "not good"
+    if kind == "fix":
+        why = f": {_one_line(body['why_not'])}" if body.get("why_not") else ""
+        return f"{good}, attempt {body['attempt']} by {shown(str(body['agent']))} at {body['category']}{why}"
+    attempts = body["attempts"]
+    tries = count(len(attempts) if isinstance(attempts, list) else 0, "attempt")
+    return f"{good}, by {shown(str(body['agent']))} in {tries}"
+
+
+def _steps(body: Mapping[str, Json]) -> str:
+    steps = body["steps"]
+    return count(steps if isinstance(steps, int) else 0, "step")
+
+
+def _one_line(text: Json) -> str:
+    """All of it: a refusal names every path, one a line."""
+    return shown("; ".join(line.strip() for line in str(text).splitlines() if line.strip()))

@@ -34,6 +34,10 @@ VERBS = {
     "recover": "Repair what a crash left.",
     "gc": "Forget old files that undo no longer needs.",
     "policy": "Check the policy.",
+    "agents": "List the agents: which can be used here, and why not.",
+    "fix": "Have an agent repair the first check that fails.",
+    "patches": "List patches, and decide about those in quarantine.",
+    "patterns": "List recipes that need no model, or make a plan of one.",
     "audit": "Check the ledger, and decide again what was decided.",
 }
 
@@ -151,7 +155,8 @@ program = Program(
     "holdfast",
     help="Change repositories and hosts, all or nothing, with proof.",
     epilog="Exit status: 0 done, 2 invalid input, 3 approval needed, 4 denied, 5 blocked, "
-    "6 check failed and rolled back, 7 a human is needed, 8 conflict, 9 locked, 12 tampering, 130 interrupted.",
+    "6 check failed and rolled back, 7 a human is needed, 8 conflict, 9 locked, 10 limit reached, 11 agent failed, "
+    "12 tampering, 130 interrupted.",
     subcommand_metavar="VERB …",
     no_args_is_help=False,
     params=[

@@ -88,7 +88,6 @@ class Calls:
     getxattr = staticmethod(os.getxattr)
     setxattr = staticmethod(os.setxattr)
     removexattr = staticmethod(os.removexattr)
-    sendfile = staticmethod(os.copy_file_range)
     lseek = staticmethod(os.lseek)
     truncate = staticmethod(os.ftruncate)
 

@@ -43,6 +43,7 @@ class Lock:
             self._acquire()
             self._calls.pwrite(self._fd, _holder().ljust(120).encode("ascii") + b"\n", 0)
         except BaseException:
+            # Ctrl-C while waiting too: `__exit__` is not called for what was never entered.
             self._close()
             raise
         return self

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import stat
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model.path import checked_path, parent_of
+from holdfast.model.plan import Agent, Plan
+from holdfast.planning.classify import classify
+from holdfast.planning.expected import expected_files, mentioned_files
 from holdfast.planning.requests import Eyes
+from holdfast.planning.shape import shape
 from holdfast.planning.words import Understood
 from holdfast.planning.words import understand as understand_words
 from holdfast.workspace.observe import look
@@ -45,3 +49,14 @@ def _found(site: Site, path: str) -> os.stat_result | None:
         return look(site.calls, site.workspace.directory(parent_of(plain)), plain.rpartition("/")[2])
     except (HoldfastError, OSError):
         return None  # whatever cannot be looked at, words cannot speak of
+
+
+def task_plan(words: str, agent: str, expected: tuple[str, ...], attempts: int, within_ms: int) -> Plan:
+    """The words as a task for an agent; what they ask to be made is expected, what they mention is worth a look."""
+    task = words.strip()
+    if not task or not agent:
+        raise InvalidInput("a task needs words, and an agent")
+    paths = tuple(dict.fromkeys((*map(checked_path, expected), *expected_files(task))))
+    files = tuple(path for path in mentioned_files(task) if path not in paths)
+    step = Agent(agent, task, files, paths, attempts, within_ms)
+    return shape(Plan(task, (step,)), classify(task)).plan

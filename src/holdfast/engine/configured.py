@@ -138,19 +138,20 @@ _KEYS: tuple[tuple[str, Unit, Callable[[Settings], object]], ...] = (
     ("run.budget", "", lambda s: s.run.budget._asdict()),
 )
 # Read and checked, so that a file is right or wrong today, but nothing asks for them yet.
-_LATER = frozenset({"checks.detect", "hints.agent"})
-_LATER_TABLES = ("run.", "agents.")
+_LATER_TABLES = ("run.",)
 
 
 def _rows(settings: Settings) -> Iterator[Value]:
     for key, unit, read in _KEYS:
-        yield Value(key, read(settings), unit, in_force=key not in _LATER and not key.startswith(_LATER_TABLES))
+        yield Value(key, read(settings), unit, in_force=not key.startswith(_LATER_TABLES))
     for name, public in settings.approvers:
         yield Value(f"approvers.{name}", public)
     for name, argv in settings.services:
         yield Value(f"services.{name}", list(argv))
     for agent in settings.agents:
-        yield Value(f"agents.{agent.name}", {**agent._asdict(), "limits": agent.limits._asdict()}, in_force=False)
+        yield Value(f"agents.{agent.name}", {**agent._asdict(), "limits": agent.limits._asdict()})
+    for provider in settings.providers:
+        yield Value(f"providers.{provider.name}", {**provider._asdict(), "prices": [list(p) for p in provider.prices]})
 
 
 def _or(stated: int | None, default: int) -> int:

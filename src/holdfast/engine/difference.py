@@ -30,14 +30,14 @@ _Reader = Callable[[], bytes]
 
 
 class Side(NamedTuple):
-    """A file's text, or (`data` is None) why there is none to show."""
+    """A file's text, or (`data` is None) why there is none to show; what is binary is there to be searched."""
 
     data: bytes | None
     why_not: str = ""
+    binary: bytes = b""
 
 
 NOTHING = Side(b"")
-_BINARY = Side(None, "binary")
 _LARGE = Side(None, "larger than 1 MiB")
 _GONE = Side(None, "no longer kept")
 
@@ -147,7 +147,7 @@ def _first_match(image: Image | None, places: Sequence[_Reader]) -> Side:
         except OSError:
             continue  # gone, replaced or closed to us: the next place may have it, or the side says that none has
         if len(data) == image.size and blake3(data).hexdigest() == image.digest:
-            return Side(data) if is_text(data) else _BINARY
+            return Side(data) if is_text(data) else Side(None, "binary", data)
     return _GONE
 
 

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.engine.difference import PlannedDifference
 from holdfast.errors import Tampering
-from holdfast.gates.evidence import PERSON, Evidence, Text, compared
+from holdfast.gates.evidence import Evidence, Text, compared
 from holdfast.gates.layers import layered
 from holdfast.gates.secrets import Finding, every_finding
 from holdfast.gates.write_gate import GATE_VERSION, decide
 from holdfast.model.changeset import Change, ChangeSet
 from holdfast.model.decision import Decision
-from holdfast.model.execution import Receipt
 from holdfast.model.plan import Plan, described
 from holdfast.model.saved_plan import plan_from
 from holdfast.model.saved_simulation import change_set_from, receipt_from, simulation_from
@@ -27,6 +26,9 @@ from holdfast.store.documents import packed_lists, unpacked
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import Source
 
+# Of the kept inputs; each version that ever was stays readable (tests/golden).
+_VERSION = 1
+
 
 def evidence_of(
     site: Site,
@@ -34,34 +36,38 @@ def evidence_of(
     report: Simulation,
     change_set: ChangeSet,
     sources: Mapping[str, Source],
-    receipts: Sequence[Receipt],
-    author: str = PERSON,
 ) -> Evidence:
-    """Everything the gate looks at, read from what was captured; of each text only what was found in it stays."""
+    """What the gate reads of a change, from what was captured; of each text only what was found in it stays."""
     texts: list[Text] = []
     findings: list[Finding] = []
-    for text in _texts(PlannedDifference(site, change_set.changes, sources), change_set.changes):
-        findings += every_finding((text,))
+    for text, before in _texts(PlannedDifference(site, change_set.changes, sources), change_set.changes):
+        known = set(every_finding((text._replace(added=before),))) if before else set()
+        findings += (finding for finding in every_finding((text,)) if finding not in known)
         texts.append(text._replace(added=""))
     return Evidence(
         plan,
         change_set,
         report,
-        author,
-        tuple(texts),
-        tuple(receipts),
+        texts=tuple(texts),
         root=site.path,
         findings=tuple(sorted(findings)),
     )
 
 
-def _texts(difference: PlannedDifference, changes: Sequence[Change]) -> Iterator[Text]:
+def _texts(difference: PlannedDifference, changes: Sequence[Change]) -> Iterator[tuple[Text, str]]:
+    """Each text, and what of a binary was there before: that has no lines to compare."""
     told = [change for change in changes if _has_new_bytes(change)]
     for change, old, new in difference.compared(told):
-        if new.data is None:
-            yield Text(change.path, binary=new.why_not == "binary", unread=new.why_not != "binary")
+        if new.data is not None:
+            yield compared(change.path, old.data or b"", new.data), ""
+        elif new.binary:
+            yield Text(change.path, _characters(new.binary), binary=True), _characters(old.binary or old.data or b"")
         else:
-            yield compared(change.path, old.data or b"", new.data)
+            yield Text(change.path, unread=True), ""
+
+
+def _characters(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _has_new_bytes(change: Change) -> bool:
@@ -71,21 +77,24 @@ def _has_new_bytes(change: Change) -> bool:
     return pre is None or pre.digest != post.digest
 
 
-def kept_inputs(evidence: Evidence, layers: Sequence[LayerSource], approvers: int) -> bytes:
+def kept_inputs(evidence: Evidence, layers: Sequence[LayerSource], approvers: int, others: int) -> bytes:
     """The evidence as a blob: what `replayed` needs, and nothing that is secret."""
     plan, report, changes = evidence.plan, evidence.simulation, evidence.change_set
     head = {
-        "version": 1,
+        "version": _VERSION,
         "plan": plan.document(),
         "report": report.head(),
         "made_ns": report.at_ns,
         "author": evidence.author,
         "findings": evidence.findings or (),
-        "receipts": [receipt._asdict() for receipt in evidence.receipts],
+        "receipts": [receipt.document() for receipt in evidence.receipts],
         "instructions": evidence.instructions,
         "root": evidence.root,
         "layers": layers,
         "approvers": approvers,
+        "others": others,
+        "links": evidence.links,
+        "lands_as": evidence.lands_as,
     }
     lists = {
         "plan_steps": (described(step) for step in plan.steps),
@@ -101,6 +110,9 @@ def replayed(inputs: bytes) -> Decision:
     """The decision that these inputs give now; Tampering when they are not inputs."""
     try:
         found = unpacked(inputs)
+        if found["version"] != _VERSION:
+            # The digest says that these bytes were kept, not that this release knows what they mean.
+            raise Tampering(f"the inputs of a decision are of version {found['version']!r}; this is version {_VERSION}")
         evidence = Evidence(
             plan=plan_from({**found["plan"], "steps": found["plan_steps"]}),
             change_set=change_set_from(found),
@@ -111,12 +123,16 @@ def replayed(inputs: bytes) -> Decision:
             instructions=tuple((path, digest) for path, digest in found["instructions"]),
             root=found["root"],
             findings=tuple(Finding(*row) for row in found["findings"]),
+            # Not known to the first release, whose gate asked nothing about them.
+            links=tuple((path, target) for path, target in found.get("links", ())),
+            lands_as=str(found.get("lands_as", "")),
         )
         layers = [LayerSource(layer, file, values) for layer, file, values in found["layers"]]
         approvers = int(found["approvers"])
-    except (ValueError, KeyError, TypeError, zlib.error) as error:
+        others = int(found.get("others", approvers))
+    except (ValueError, KeyError, TypeError, RecursionError, zlib.error) as error:
         raise Tampering(f"the inputs of a decision are damaged: {error}") from error
-    return decide(evidence, layered(layers), approvers)
+    return decide(evidence, layered(layers), approvers, others)
 
 
 __all__ = ["GATE_VERSION", "evidence_of", "kept_inputs", "replayed"]

@@ -19,13 +19,15 @@ import os
 import time
 from base64 import b32encode
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from holdfast.engine.evidence import evidence_of, kept_inputs
 from holdfast.engine.simulator import Simulated
 from holdfast.errors import ApprovalNeeded, Blocked, Denied, UnknownId
-from holdfast.gates.approvals import Office, Standing, standing
-from holdfast.gates.evidence import PERSON
+from holdfast.gates.aliases import leading_to
+from holdfast.gates.approvals import Electorate, Office, Standing, electorate_of, standing
+from holdfast.gates.evidence import PERSON, Evidence
 from holdfast.gates.hard import Current, Question, hard_gates, refusal
 from holdfast.gates.layers import layered
 from holdfast.gates.policy import Policy
@@ -33,11 +35,10 @@ from holdfast.gates.self_tests import sound
 from holdfast.gates.write_gate import decide
 from holdfast.model.approval import Answer, Approval
 from holdfast.model.canonical import Json, whole_characters
-from holdfast.model.changeset import ChangeSet
 from holdfast.model.configuration import Settings
 from holdfast.model.decision import Decision
 from holdfast.model.execution import Receipt
-from holdfast.model.plan import Plan
+from holdfast.model.path import printable
 from holdfast.model.simulation import Simulation
 from holdfast.model.tables import Source as LayerSource
 from holdfast.settings import load, places_of
@@ -46,7 +47,6 @@ from holdfast.store.blobs import Blobs
 from holdfast.store.ledger import Ledger
 from holdfast.store.signing import Signer, is_signed, load_or_create_signer
 from holdfast.workspace.site import Site
-from holdfast.workspace.staging import Source
 
 
 class Custody(NamedTuple):
@@ -67,6 +67,8 @@ class Governance:
         self._ledger = ledger
         self._login = login
         self._compiled: tuple[tuple[LayerSource, ...], Policy] | None = None
+        # The evidence that was read last.
+        self._read: Evidence | None = None
 
     def settings(self) -> Settings:
         return load(places_of(self._site.path))
@@ -81,26 +83,58 @@ class Governance:
     # ── deciding ──
 
     def judge(
-        self,
-        plan: Plan,
-        report: Simulation,
-        change_set: ChangeSet,
-        sources: Mapping[str, Source],
-        receipts: Sequence[Receipt],
-        author: str = PERSON,
+        self, simulated: Simulated, receipts: Sequence[Receipt], links: Sequence[tuple[str, str]] = (), tree: str = ""
     ) -> Judged:
-        """The write gate's decision, and the blob that a replay needs."""
+        """The write gate's decision, and the blob that a replay needs.
+
+        `links` are all those of the workspace; `tree` is what it would become, where that is not what was predicted.
+        """
         settings = self.settings()
-        evidence = evidence_of(self._site, plan, report, change_set, sources, receipts, author)
-        people = max(1, len(set(settings.approver_keys.values())))
-        decision = decide(evidence, self.policy(settings), people)
-        inputs = Blobs(self._site.state).put(kept_inputs(evidence, settings.policy, people))
+        evidence = self._evidence(simulated, receipts, links, tree)
+        electorate = self._electorate(settings, simulated.report.id, evidence.author)
+        decision = decide(evidence, self.policy(settings), electorate.all, electorate.others)
+        inputs = Blobs(self._site.state).put(kept_inputs(evidence, settings.policy, *electorate))
         return Judged(decision, inputs)
+
+    def _evidence(
+        self, simulated: Simulated, receipts: Sequence[Receipt], links: Sequence[tuple[str, str]], tree: str
+    ) -> Evidence:
+        """A change that is judged again is not read again: its digest names every byte of both sides."""
+        found, changes = self._read, simulated.change_set
+        if found is None or found.change_set.digest != changes.digest:
+            found = evidence_of(self._site, simulated.plan, simulated.report, changes, simulated.sources)
+        self._read = replace(
+            found,
+            plan=simulated.plan,
+            simulation=simulated.report,
+            receipts=tuple(receipts),
+            author=simulated.plan.agent or PERSON,
+            links=leading_to(changes.paths, links, self._site.path),
+            lands_as=tree,
+        )
+        return self._read
+
+    def _electorate(self, settings: Settings, simulation: str, author: str) -> Electorate:
+        """Where nobody is configured, it is whoever is here."""
+        office = Office(settings.approver_keys, 0, agents=frozenset(agent.name for agent in settings.agents))
+        if electorate_of(office, author).all < 2:
+            return Electorate(1, 1)
+        return electorate_of(office._replace(made_by=self._maker(simulation)), author)
+
+    def _maker(self, simulation: str) -> str:
+        """Who had it simulated: the ledger knows, or it is being simulated right now."""
+        try:
+            return self.custody_of(simulation).made_by
+        except UnknownId:
+            return self.me()
 
     # ── answering ──
 
     def answer(self, decision: Decision, said: Answer, *, by: str = "", reason: str = "") -> Approval:
-        """This user's signed yes or no to a decision. Denied where nobody can approve."""
+        """This user's signed yes or no to a decision.
+
+        Denied where nobody can approve, ApprovalNeeded where it is not this user's yes that is missing.
+        """
         if said == "approve" and decision.verdict == "DENY":
             raise Denied(_denial(decision), hint="Nothing was changed. Nobody can approve what policy denies.")
         now = time.time_ns()
@@ -120,7 +154,21 @@ class Governance:
             expires_ns=now + lifetime,
             reason=whole_characters(reason),
         )
-        return self._signer().signed(approval)
+        signed = self._signer().signed(approval)
+        self._require_it_counts(decision, signed)
+        return signed
+
+    def _require_it_counts(self, decision: Decision, approval: Approval) -> None:
+        """Better said now than when the change is to land. A no is always taken."""
+        if approval.answer != "approve" or decision.verdict != "NEED_APPROVAL":
+            return
+        stands = self.standing(decision, self.custody_of(decision.simulation)._replace(approvals=(approval,)))
+        broken = stands.judged[0].broken
+        if broken:
+            raise ApprovalNeeded(
+                f"the approval of {printable(approval.by)} would not count: {'; '.join(broken)}",
+                hint="Nothing was changed. Somebody else who may approve has to say yes; see: holdfast doctor",
+            )
 
     def me(self) -> str:
         """The name this user approves under."""
@@ -129,13 +177,16 @@ class Governance:
     def standing(self, decision: Decision, custody: Custody) -> Standing:
         """What all the answers in the ledger are worth, now."""
         settings = self.settings()
+        scalars = self.policy(settings).scalars
         office = Office(
             approvers=self._approvers(settings, custody.approvals),
             now_ns=time.time_ns(),
             used=custody.used,
             agents=frozenset(agent.name for agent in settings.agents),
             made_by=custody.made_by,
-            longest_ns=self.policy(settings).scalars.approval_lifetime_ms * 1_000_000,
+            longest_ns=scalars.approval_lifetime_ms * 1_000_000,
+            people=scalars.people,
+            people_from=scalars.people_from,
         )
         return standing(decision, custody.approvals, office, is_signed)
 

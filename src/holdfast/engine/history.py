@@ -19,9 +19,10 @@ from holdfast.execution.services import Action
 from holdfast.model.canonical import Json
 from holdfast.model.changeset import Change
 from holdfast.model.execution import Divergence
+from holdfast.settlement.delegated import transcripts_of
 from holdfast.settlement.record import KIND
-from holdfast.store.database import Row
-from holdfast.store.dossier import Dossiers
+from holdfast.store.database import Paper, Row
+from holdfast.store.patch_history import PatchHistory
 from holdfast.store.running import Running
 from holdfast.workspace.collector import without_collector
 from holdfast.workspace.keeping import Reclaimed, reclaim
@@ -76,7 +77,10 @@ def restore_to(pipeline: Pipeline, at_ns: int) -> Return:
 
 
 def collect(pipeline: Pipeline, *, keep_ns: int, now_ns: int) -> Reclaimed:
-    """Forget the material of executions older than `keep_ns`, but never of the newest ones."""
+    """Forget the material of executions older than `keep_ns`, but never of the newest ones.
+
+    Kept plans and simulations go with their age too, unless somebody approved one and it still waits to land.
+    """
     with pipeline.locked():
         rows = [row for row in pipeline.records.executions() if row.kept]
         old = [row.id for row in rows[KEEP_AT_LEAST:] if row.at_ns < now_ns - keep_ns]
@@ -84,18 +88,27 @@ def collect(pipeline: Pipeline, *, keep_ns: int, now_ns: int) -> Reclaimed:
         logs = _log_digests(pipeline)
         result = reclaim(pipeline.site, forget=old, pack=pack, needed_blobs=logs)
         pipeline.records.forget_material(list(result.forgotten))
-        _forget_simulations(pipeline, now_ns - keep_ns)
         Running(pipeline.site.state).tidy({row.id for row in rows} - set(result.forgotten))
-        forget_dossiers(pipeline.site, now_ns - keep_ns)
-        return result
+        papers = forget_dossiers(pipeline.site, now_ns - keep_ns, _awaited(pipeline, now_ns))
+        return result._replace(papers=papers)
 
 
-def _forget_simulations(pipeline: Pipeline, before_ns: int) -> None:
-    """Kept simulations and plans that nobody came back to; their entries in the ledger stay."""
-    old = {paper.id: paper.subject for paper in pipeline.records.papers("simulations") if paper.at_ns < before_ns}
-    for id, plan in old.items():
-        Dossiers(pipeline.site.state, "simulations").remove(id)
-        Dossiers(pipeline.site.state, "plans").remove(plan)
+def _awaited(pipeline: Pipeline, now_ns: int) -> frozenset[str]:
+    """Simulations with an approval that is neither used nor expired, and their plans."""
+    records = pipeline.records
+    used = {id for row in records.executions() for id in _names(row, "approvals")}
+    approved = {
+        paper.subject
+        for paper in records.papers("approvals")
+        if paper.id not in used and paper.document["answer"] == "approve" and _until(paper) > now_ns
+    }
+    plans = {paper.subject for paper in records.papers("simulations") if paper.id in approved}
+    return frozenset(approved | plans)
+
+
+def _until(paper: Paper) -> int:
+    expires = paper.document["expires_ns"]
+    return expires if isinstance(expires, int) else 0
 
 
 @without_collector
@@ -169,9 +182,13 @@ def _names(row: Row, key: str) -> list[str]:
 
 
 def _log_digests(pipeline: Pipeline) -> set[str]:
-    """The logs of checks, which `show` still wants to print, and the inputs of decisions, which a replay needs."""
+    """Logs of checks, which `show` still wants to print; inputs of decisions, for a replay; texts of patches;
+    and what agents said and asked, which the ledger names."""
     wanted = {str(paper.document["inputs"]) for paper in pipeline.records.papers("decisions")}
     for row in pipeline.records.executions():
         document = pipeline.records.execution(row.id)[1]
         wanted.update(receipt["log_digest"] for receipt in (document or {}).get("receipts", ()))
-    return wanted
+    for entry in pipeline.ledger.entries():
+        if entry.kind == "delegation":
+            wanted |= transcripts_of(entry.body)
+    return wanted | PatchHistory(pipeline.site.state, pipeline.records).texts()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from holdfast.engine.simulator import profile_of
+from holdfast.engine.checking import profile_of
 from holdfast.errors import HoldfastError, Unsupported
 from holdfast.model.configuration import ProgramLimits
 from holdfast.sandbox.confined import bubblewrap, is_real_root, run_confined

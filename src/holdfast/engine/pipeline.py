@@ -17,25 +17,30 @@ from dataclasses import replace
 from holdfast.checks.health import check_health
 from holdfast.disk.lock import Lock
 from holdfast.engine.actions import ServiceActions, actions_of, in_header, take_back_after_crash
+from holdfast.engine.checking import Verified
 from holdfast.engine.governance import Governance
 from holdfast.engine.job import Job, job_of
+from holdfast.engine.refusals import require_no_more_asked, told, unrecorded
+from holdfast.engine.refusals import require_passed as require_passed
 from holdfast.engine.results import step_results
 from holdfast.engine.saving import sweep_dossiers
-from holdfast.engine.simulator import Simulated, Simulator, Verified
-from holdfast.errors import Blocked, Conflict, HoldfastError, Interrupted, Tampering, VerificationFailed
+from holdfast.engine.simulator import Simulated, Simulator
+from holdfast.errors import Blocked, Conflict, HoldfastError, Interrupted
 from holdfast.execution.carry_out import CarryOut
-from holdfast.gates.evidence import PERSON
+from holdfast.model.agent import Delegation
 from holdfast.model.canonical import Json, whole_characters
 from holdfast.model.changeset import images_digest
 from holdfast.model.decision import Decision
 from holdfast.model.execution import Execution, Receipt
 from holdfast.model.plan import Plan
 from holdfast.settlement.custody import Filed, file_papers
+from holdfast.settlement.delegated import delegation_body
 from holdfast.settlement.record import KIND, Closing, Outcome, catch_up, settle
 from holdfast.store.blobs import Blobs
 from holdfast.store.contents import write_contents
 from holdfast.store.database import Records, Row
 from holdfast.store.ledger import Ledger
+from holdfast.store.transcripts import sweep_transcripts
 from holdfast.workspace.collector import without_collector
 from holdfast.workspace.recovery import Unsettled, accept_divergence, is_being_taken_back, recover, sweep
 from holdfast.workspace.shadow import sweep_shadows
@@ -47,7 +52,7 @@ from holdfast.workspace.undo import described_reads, stands_as_left
 
 Progress = Callable[[str, int, int], None]
 _VERIFY_TRIES = 3
-_UNRECORDED = "Put right what stopped it; the next verb that changes something records it first."
+_PATIENCE = 60.0
 
 
 class Pipeline:
@@ -93,9 +98,10 @@ class Pipeline:
     def already_done(self, plan: Plan) -> Row | None:
         """An execution of this very plan whose effect still stands, on every path that the plan names.
 
-        With health checks or service actions there is none: what was so then says nothing about now; they run again.
+        With health checks, service actions or programs there is none: what was so then says nothing about now,
+        and what a program makes depends on more than the paths that the plan names.
         """
-        if plan.health or actions_of(plan):
+        if plan.health or plan.runs_programs or actions_of(plan):
             return None
         for row in self.records.live_with_plan(plan.digest):
             if row.kept and stands_as_left(self.site, row.id, row.at_ns, plan.affected_paths):
@@ -107,27 +113,41 @@ class Pipeline:
         with self.locked():
             return self._execute(job, approved_by, ())
 
-    def decide(self, simulated: Simulated, verified: Verified, author: str = PERSON) -> Decision:
-        """The write gate's decision, in the ledger together with the report it is about."""
-        with _told("the change cannot be judged"):
-            judged = self.governance.judge(
-                simulated.plan,
-                simulated.report,
-                simulated.change_set,
-                simulated.sources,
-                verified.receipts,
-                author,
-            )
+    def note_delegation(self, plan: Plan, delegation: Delegation) -> None:
+        """What an agent claimed and what was measured, into the ledger."""
+        self.note("delegation", {"id": new_txn("g"), "subject": plan.id, **delegation_body(delegation)})
+
+    def note(self, kind: str, body: dict[str, Json]) -> None:
+        """An entry about the work of an agent. That was long: others are waited for."""
+        with (
+            Lock(self._lock_path, wait=max(self._wait, _PATIENCE), calls=self.site.calls),
+            told("the work of the agent cannot be recorded"),
+        ):
+            self._recover()
+            entry = self.ledger.append(kind, body, time.time_ns())
+            self.records.mark_projected(entry.seq)
+
+    def decide(self, simulated: Simulated, verified: Verified, tree: str = "") -> Decision:
+        """The write gate's decision, in the ledger together with the report it is about.
+
+        Receipts of checks that are no longer the ones wanted prove nothing; neither do those for another tree than
+        the predicted one, or than `tree`, which it would become where the workspace moved elsewhere since.
+        """
+        if verified.receipts and verified.checks != self.simulator.checking.settings_digest():
+            verified = verified.unbound()
+        with told("the change cannot be judged"):
+            links = self.simulator.links_of(simulated.report)
+            judged = self.governance.judge(simulated, verified.receipts, links, tree)
         self.file([simulated.report, judged])
         return judged.decision
 
     def file(self, papers: list[Filed]) -> None:
         """Into the ledger, once each."""
-        with self.locked(), _told("the papers of this change cannot be recorded"):
+        with self.locked(), told("the papers of this change cannot be recorded"):
             file_papers(self.ledger, self.records, papers, time.time_ns(), self.governance.me())
 
     def note_refusal(self, simulation: str, reason: str) -> None:
-        with self.locked(), _told("the refusal cannot be recorded"):
+        with self.locked(), told("the refusal cannot be recorded"):
             body: dict[str, Json] = {"id": new_txn("r"), "simulation": simulation, "reason": whole_characters(reason)}
             entry = self.ledger.append("refusal", body, time.time_ns())
             self.records.mark_projected(entry.seq)
@@ -135,16 +155,18 @@ class Pipeline:
     def land(self, simulated: Simulated, verified: Verified, decision: Decision, *, approved_by: str) -> Execution:
         """All of it, if every gate is open; otherwise none of it, and the refusal is recorded.
 
-        When the tree moved elsewhere since the checks ran, they run again on what stands now.
+        When the tree moved elsewhere since the checks ran, or other checks are wanted now, they run again on what
+        stands now; and what they show is judged again, since the decision stood on what they showed before.
         """
         for _ in range(_VERIFY_TRIES):
             with self.locked():
-                if not self.simulator.wants_checks(simulated.plan) or self._still_proves(verified, simulated):
+                if self._still_proves(verified, simulated):
                     return self._land(simulated, verified, decision, approved_by)
             verified = self.simulator.verify(simulated)
             try:
                 require_passed(verified)
-            except VerificationFailed as error:
+                decision = self._judged_again(simulated, verified, decision)
+            except HoldfastError as error:
                 return self.refused(simulated, approved_by, verified.receipts, error)
         restless = "the workspace keeps changing, so the checks never matched it"
         return self.refused(simulated, approved_by, verified.receipts, Conflict(restless, hint="Nothing was changed."))
@@ -160,8 +182,21 @@ class Pipeline:
         return self._execute(job, approved_by, verified.receipts)
 
     def _still_proves(self, verified: Verified, simulated: Simulated) -> bool:
-        """Receipts for another change set, or for another tree, prove nothing about this one."""
-        return verified.change_set == simulated.change_set.digest and verified.base_tree == self._tree()
+        """Receipts for another change set, for another tree, or of other checks prove nothing about this one."""
+        checking = self.simulator.checking
+        if not verified.receipts and not checking.wants_checks(simulated.plan):
+            return True
+        return (
+            verified.change_set == simulated.change_set.digest
+            and verified.checks == checking.settings_digest()
+            and verified.base_tree == self._tree()
+        )
+
+    def _judged_again(self, simulated: Simulated, verified: Verified, decision: Decision) -> Decision:
+        """The decision on what the checks show now; ApprovalNeeded where it asks what nobody was asked before."""
+        again = self.decide(simulated, verified, verified.lands_as)
+        require_no_more_asked(decision, again, simulated.plan.id)
+        return again
 
     def refused(
         self, simulated: Simulated, approved_by: str, receipts: tuple[Receipt, ...], failure: HoldfastError
@@ -223,7 +258,7 @@ class Pipeline:
             change_set_digest=job.change_set.digest,
             base_digest=job.change_set.base,
             approved_by=approved_by,
-            approved_at_ns=time.time_ns(),
+            approved_at_ns=time.time_ns() if approved_by else 0,
             receipts=receipts,
             before_digest=images_digest((change.path, change.pre) for change in changes),
             after_digest=images_digest((change.path, change.post) for change in changes),
@@ -270,7 +305,7 @@ class Pipeline:
         try:
             settle(self.site, self.ledger, self.records, closing)
         except (OSError, HoldfastError) as error:
-            return _unrecorded(error, execution, committed=outcome == "COMMITTED", is_open=bool(root))
+            return unrecorded(error, execution, committed=outcome == "COMMITTED", is_open=bool(root))
         return None
 
     def _keep_texts(self, txn: str, job: Job) -> None:
@@ -289,6 +324,7 @@ class Pipeline:
         self._finish(recover)
         sweep(self.site)
         sweep_shadows(self.site)
+        sweep_transcripts(self.site.state)
         sweep_dossiers(self.site)
 
     def _finish(self, finish: Callable[[Site], Unsettled | None]) -> None:
@@ -344,38 +380,3 @@ class Pipeline:
 
     def _save_log(self, data: bytes) -> str:
         return Blobs(self.site.state).put(data)
-
-
-def _unrecorded(
-    error: OSError | HoldfastError, execution: Execution, *, committed: bool, is_open: bool
-) -> HoldfastError:
-    """Most kinds of refusal say that nothing was changed; after a commit only damage keeps its own kind."""
-    said = f"it is not recorded: {error}"
-    if committed:
-        kind = Tampering if isinstance(error, Tampering) else HoldfastError
-        made = kind(f"the change was applied, but {said}", hint=_UNRECORDED, changed=True)
-    else:
-        kind = type(error) if isinstance(error, HoldfastError) else Blocked
-        reason = f"{execution.errors[0]}; " if execution.errors else ""
-        made = kind(f"{reason}nothing was changed, but {said}", hint=_UNRECORDED if is_open else "")
-    made.__cause__ = error
-    return made
-
-
-@contextmanager
-def _told(what: str) -> Iterator[None]:
-    """A full disk before anything was changed is a refusal with a reason, not a traceback."""
-    try:
-        yield
-    except OSError as error:
-        raise Blocked(f"{what}: {error}", hint="Nothing was changed.") from error
-
-
-def require_passed(verified: Verified) -> None:
-    """VerificationFailed naming what failed; nothing was applied."""
-    failed = [receipt for receipt in verified.receipts if not receipt.passed]
-    if failed:
-        raise VerificationFailed(
-            "\n".join(receipt.detail for receipt in failed),
-            hint="The checks ran on a shadow. Nothing was changed.",
-        )

@@ -2,6 +2,7 @@
 
 The rehearsal reports say what was expected of each step, in order; the transaction says which paths it really moved.
 A step matches when the paths it names were moved and verified, or needed no move because they stood so already.
+A step whose path neither moved nor stood so already was not done, whatever became of the rest.
 A service step matches when its action was done; with `on_failure: continue` the change stands without it.
 """
 
@@ -19,6 +20,8 @@ from holdfast.store.journal import Op
 from holdfast.workspace.transaction import Transaction
 
 _ALL_OR_NOTHING = "not done, because the whole change failed"
+_NOT_AMONG = "not done: it is not among what landed"
+_PROGRAMS = ("run", "agent", "service")
 _NOT_REACHED = Deed(0, 0, "not done, because something before it failed")
 
 
@@ -41,7 +44,24 @@ def step_results(
         ended = place is not None and place + 1 < len(times)
         started.append(at)
         completed.append(times[place + 1] if ended and place is not None else max(at, report.completed_ns))
-    return StepResults(reports, started, completed, execution, acting, moved=bool(times))
+    missed = _missed(reports, begun, transaction.reads) if execution.status == "COMPLETED" else frozenset()
+    return StepResults(reports, started, completed, execution, acting, missed, moved=bool(times))
+
+
+def _missed(reports: Sequence[StepReport], begun: _Places, reads: frozenset[str]) -> frozenset[str]:
+    """Paths that the last step naming them wanted to be there, and that were neither moved nor found so."""
+    wanted: set[str] = set()
+    for report in reports:
+        if report.operation in ("delete", "move"):
+            wanted = {path for path in wanted if not f"{path}/".startswith(f"{report.target}/")}
+        if report.operation in (*_PROGRAMS, "delete"):
+            wanted.difference_update(report.affected)
+            continue
+        named = report.affected if report.operation == "move" else (report.target,)
+        wanted.update(path for path in named if path not in reads and begun.last_of(path) is None)
+        if report.operation == "move":
+            wanted.discard(report.target)
+    return frozenset(wanted)
 
 
 class _Places:
@@ -69,6 +89,7 @@ class StepResults(Sequence[StepResult]):
         completed: Sequence[int],
         execution: Execution,
         acting: Mapping[str, Deed],
+        missed: frozenset[str],
         *,
         moved: bool,
     ) -> None:
@@ -79,6 +100,7 @@ class StepResults(Sequence[StepResult]):
         self._rolled_back = execution.status == "ROLLED_BACK"
         self._moved = moved
         self._acting = acting
+        self._missed = missed
         self._details = {item.path: item.detail for item in reversed(execution.divergence)}
 
     def __len__(self) -> int:
@@ -95,7 +117,7 @@ class StepResults(Sequence[StepResult]):
 
     def _result(self, report: StepReport, started_ns: int, completed_ns: int) -> StepResult:
         deed = self._acting.get(report.step_id)
-        failure = deed.failure if deed is not None else ""
+        failure = deed.failure if deed is not None else self._miss(report)
         done, rolled_back = self._done and not failure, self._rolled_back
         return StepResult(
             step_id=report.step_id,
@@ -112,3 +134,9 @@ class StepResults(Sequence[StepResult]):
             rollback_succeeded=self._moved and rolled_back,
             error_message="" if done else failure or self._details.get(report.target, _ALL_OR_NOTHING),
         )
+
+    def _miss(self, report: StepReport) -> str:
+        if not self._missed or report.operation in _PROGRAMS:
+            return ""
+        named = report.affected if report.operation == "move" else (report.target,)
+        return "" if self._missed.isdisjoint(named) else _NOT_AMONG

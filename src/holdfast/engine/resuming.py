@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from holdfast.engine.checking import Verified
 from holdfast.engine.saving import load_simulation, save_simulation, seen_now
-from holdfast.engine.simulator import Simulated, Verified
+from holdfast.engine.simulator import Simulated
 from holdfast.simulation.reports import StepReports
 from holdfast.store.dossier import Dossiers
 from holdfast.workspace.site import Site
@@ -20,12 +21,15 @@ def resumed(site: Site, id: str) -> tuple[Simulated, Verified]:
     seen = seen_now(site, kept.change_set)
     steps = StepReports(kept.report.steps, (), kept.report.at_ns)
     simulated = Simulated(kept.plan, kept.change_set, seen, kept.sources, steps, kept.report)
-    return simulated, Verified(kept.report.receipts, kept.report.base_tree, kept.change_set.digest)
+    report = kept.report
+    return simulated, Verified(report.receipts, report.checked_on, kept.change_set.digest, checks=report.checks)
 
 
 def kept_with(site: Site, simulated: Simulated, verified: Verified) -> Simulated:
     """The simulation with its receipts in the report, so that one digest covers both, kept under its new id."""
-    report = replace(simulated.report, receipts=verified.receipts)
+    report = replace(
+        simulated.report, receipts=verified.receipts, checked_on=verified.base_tree, checks=verified.checks
+    )
     sources = save_simulation(site, simulated.plan, report, simulated.change_set, simulated.sources)
     if report.id != simulated.report.id:
         Dossiers(site.state, "simulations").remove(simulated.report.id)

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from holdfast.errors import Blocked, Conflict, Tampering
 from holdfast.model.changeset import ChangeSet
@@ -21,7 +21,7 @@ from holdfast.model.image import Seen
 from holdfast.model.path import parent_of, printable
 from holdfast.model.plan import Content, FromFile, Inline, Plan, Step, Update, Write, described
 from holdfast.model.saved_plan import digested, plan_from
-from holdfast.model.saved_simulation import change_set_from, change_set_rows, simulation_from
+from holdfast.model.saved_simulation import change_set_from, change_set_rows, kept_report, kept_report_from
 from holdfast.model.simulation import Simulation
 from holdfast.store.dossier import SHELVES, Dossiers
 from holdfast.workspace.flip import DISPLACED
@@ -69,7 +69,7 @@ def save_simulation(
     document = {**plan.document(), "steps": [described(step) for step in plan.steps]}
     texts = {
         "plan": document,
-        "report": {"made_ns": report.at_ns, **report.document()},
+        "report": kept_report(report),
         "changes": change_set_rows(change_set),
     }
     files: list[tuple[str, Iterable[bytes]]] = [(name, [json.dumps(value).encode()]) for name, value in texts.items()]
@@ -82,11 +82,11 @@ def save_simulation(
 
 def load_simulation(site: Site, id: str) -> Kept:
     dossiers = Dossiers(site.state, "simulations")
-    report = _sound(lambda: _report_from(_json(dossiers.read(id, "report"))))
+    report = _sound(lambda: kept_report_from(json.loads(dossiers.read(id, "report"))))
     if report.id != id:
         raise Tampering(f"the report of {id} is another one", hint=_HINT)
-    plan = _sound(lambda: plan_from(_json(dossiers.read(id, "plan")), digested))
-    change_set = _sound(lambda: change_set_from(_json(dossiers.read(id, "changes"))))
+    plan = _sound(lambda: plan_from(json.loads(dossiers.read(id, "plan")), digested))
+    change_set = _sound(lambda: change_set_from(json.loads(dossiers.read(id, "changes"))))
     _require_bytes(site, id, change_set)
     return Kept(plan, report, change_set, _sources(site, id, change_set))
 
@@ -116,13 +116,16 @@ def sweep_dossiers(site: Site) -> None:
         Dossiers(site.state, shelf).sweep()
 
 
-def forget_dossiers(site: Site, before_ns: int) -> None:
-    """Remove plans and simulations that were kept before this moment."""
+def forget_dossiers(site: Site, before_ns: int, wanted: frozenset[str] = frozenset()) -> int:
+    """Remove plans and simulations kept before this moment, but for those wanted; how many. The ledger knows them."""
+    forgotten = 0
     for shelf in SHELVES:
         dossiers = Dossiers(site.state, shelf)
         for id in dossiers.ids():
-            if dossiers.made_ns(id) < before_ns:
+            if id not in wanted and dossiers.made_ns(id) < before_ns:
                 dossiers.remove(id)
+                forgotten += 1
+    return forgotten
 
 
 def _observed(site: Site, path: str) -> Seen | None:
@@ -195,23 +198,9 @@ def _file_pieces(site: Site, content: FromFile) -> Iterator[bytes]:
         site.calls.close(fd)
 
 
-def _report_from(row: dict[str, Any]) -> Simulation:
-    made_ns = row.pop("made_ns", None)
-    if not isinstance(made_ns, int):
-        raise ValueError("the report does not say when it was made")
-    return simulation_from(row, made_ns)
-
-
-def _json(data: bytes) -> dict[str, Any]:
-    found = json.loads(data)
-    if not isinstance(found, dict):
-        raise Tampering("a kept document is not an object", hint=_HINT)
-    return found
-
-
 def _sound(read: Callable[[], _Found]) -> _Found:
     """Damage is told as tampering, never as a traceback."""
     try:
         return read()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Tampering(f"what was kept is damaged or was edited: {error}", hint=_HINT) from error

@@ -9,7 +9,10 @@ from holdfast.model.canonical import Json
 from holdfast.store.chain import Entry
 from holdfast.store.ledger import Ledger
 
-_KINDS = ("simulation", "decision", "approval", "execution", "refusal")
+_KINDS = ("delegation", "fix", "simulation", "decision", "approval", "execution", "refusal")
+
+# An agent worked before there was a simulation; what it did is told by its plan.
+_OF_PLANS = ("delegation", "fix")
 
 
 class Link(NamedTuple):
@@ -29,7 +32,14 @@ def trace(ledger: Ledger, id: str) -> tuple[Link, ...]:
             simulations |= _stands_on(entry)
         if entry.kind == "simulation" and entry.body["subject"] == id:
             simulations.add(_id_of(entry))
-    about = [entry for entry in entries if _id_of(entry) == id or _names(entry) & simulations]
+    plans = {
+        str(entry.body["subject"]) for entry in entries if entry.kind == "simulation" and _id_of(entry) in simulations
+    }
+    about = [
+        entry
+        for entry in entries
+        if _id_of(entry) == id or _names(entry) & (simulations | (plans if entry.kind in _OF_PLANS else set()))
+    ]
     return tuple(Link(entry.kind, _id_of(entry), entry.at_ns, entry.seq, entry.body) for entry in about)
 
 

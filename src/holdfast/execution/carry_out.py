@@ -126,7 +126,8 @@ class CarryOut:
             self.failure.hint = "\n".join(filter(None, (_sentence(self.execution.taken_back), self.failure.hint)))
 
     def abort(self) -> None:
-        """Nothing was even prepared."""
+        """Nothing was even prepared: what stood before stands after."""
+        self.execution = replace(self.execution, after_digest=self.execution.before_digest)
         self._advance("ABORTED")
 
     def _advance(self, status: Status) -> None:
@@ -212,7 +213,7 @@ class CarryOut:
     def _conclude(self, error: HoldfastError) -> None:
         state = self._transaction.state
         if state == "OPEN" or (state == "ABORTED" and self.execution.status in ("VALIDATING", "BACKING_UP")):
-            self._advance("ABORTED")
+            self.abort()
         elif state == "ABORTED":
             self._measure()
             if self._stands_outside:

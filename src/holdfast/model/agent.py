@@ -8,6 +8,7 @@ whether it works from receipts; a claim is stored beside them, so that everybody
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
 from holdfast.model.execution import Receipt
@@ -36,6 +37,16 @@ class Usage(NamedTuple):
             self.requests + other.requests,
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
+            money,
+        )
+
+    def since(self, before: Usage) -> Usage:
+        """What was used after that."""
+        money = None if self.micro_usd is None or before.micro_usd is None else self.micro_usd - before.micro_usd
+        return Usage(
+            self.requests - before.requests,
+            self.input_tokens - before.input_tokens,
+            self.output_tokens - before.output_tokens,
             money,
         )
 
@@ -96,6 +107,7 @@ class Attempt(NamedTuple):
 
     number: int
     result: Result
+    # What this task has changed so far, not only this attempt; earlier steps of the plan are left out.
     changed: tuple[str, ...]
     missing: tuple[str, ...] = ()
     receipts: tuple[Receipt, ...] = ()
@@ -113,6 +125,8 @@ class Delegation(NamedTuple):
     agent: str
     task: str
     attempts: tuple[Attempt, ...]
+    # Digest of what was asked of its model and answered, as the proxy saw it, secrets masked; empty without a model.
+    asked: str = ""
 
     @property
     def good(self) -> bool:
@@ -171,3 +185,24 @@ class Began(NamedTuple):
 
 
 Happening: TypeAlias = Said | Used | Asked | Spent | Began
+
+
+def fields_of(happening: Happening) -> dict[str, object]:
+    """As an object of plain values, for a stream of events or a transcript."""
+    fields: dict[str, object] = dict(happening._asdict())
+    if isinstance(happening, Spent):
+        fields["usage"] = happening.usage._asdict()
+    return fields
+
+
+def reworded(happening: Happening, word: Callable[[str], str]) -> Happening:
+    """With other words in place of what an agent said, such as masked ones."""
+    match happening:
+        case Said():
+            return happening._replace(text=word(happening.text))
+        case Used():
+            return happening._replace(title=word(happening.title), paths=tuple(map(word, happening.paths)))
+        case Asked():
+            return happening._replace(title=word(happening.title))
+        case Began() | Spent():
+            return happening

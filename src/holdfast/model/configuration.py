@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from holdfast.model.tables import Layer, Source
+
+if TYPE_CHECKING:  # it stands on the words of this module
+    from holdfast.model.agent_settings import AgentSettings, ProviderSettings
 
 Transport = Literal["acp", "headless", "api", "command", "manual"]
 Network = Literal["none", "loopback", "proxy", "full"]
@@ -30,7 +33,10 @@ class ProgramLimits(NamedTuple):
 
 
 class CheckSettings(NamedTuple):
-    """Besides what is detected. `coverage` is a percentage, `failures` the most that pass; None asks for nothing."""
+    """Besides what is detected. `coverage` is a percentage, `failures` the most that pass; None asks for nothing.
+
+    `of_the_project` are those of `run` that only the project's file names: they must pass, and prove nothing.
+    """
 
     run: tuple[tuple[str, ...], ...] = ()
     detect: bool = True
@@ -38,6 +44,12 @@ class CheckSettings(NamedTuple):
     failures: int | None = None
     required: tuple[str, ...] = ()
     time_ms: int | None = None
+    of_the_project: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def asks(self) -> bool:
+        """Does it want something checked, whatever a plan says? A required test or a coverage is asking for tests."""
+        return bool(self.run or self.required) or self.coverage is not None
 
 
 class Budget(NamedTuple):
@@ -54,16 +66,6 @@ class RunSettings(NamedTuple):
     # None: git inside a repository, nothing elsewhere.
     checkpoint: Checkpoint | None = None
     budget: Budget = Budget()
-
-
-class AgentSettings(NamedTuple):
-    name: str
-    transport: Transport | None = None
-    network: Network = "none"
-    command: tuple[str, ...] = ()
-    readable: tuple[str, ...] = ()
-    limits: ProgramLimits = ProgramLimits()
-    micro_usd: int | None = None
 
 
 class Origin(NamedTuple):
@@ -93,6 +95,7 @@ class Settings:
     limits: ProgramLimits = field(default_factory=ProgramLimits)
     run: RunSettings = field(default_factory=RunSettings)
     agents: tuple[AgentSettings, ...] = ()
+    providers: tuple[ProviderSettings, ...] = ()
     # Services that are plain processes: (name, the command that starts it). Whatever else restarts is systemd's.
     services: tuple[tuple[str, tuple[str, ...]], ...] = ()
     # Every key that some file states, the most trusted file first.
@@ -104,3 +107,6 @@ class Settings:
 
     def agent(self, name: str) -> AgentSettings | None:
         return next((agent for agent in self.agents if agent.name == name), None)
+
+    def provider(self, name: str) -> ProviderSettings | None:
+        return next((provider for provider in self.providers if provider.name == name), None)

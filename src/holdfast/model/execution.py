@@ -88,8 +88,13 @@ class StepResult(NamedTuple):
     error_message: str = ""
 
 
+# Who asked for a check: the plan; the project's holdfast.toml; the user's or the managed configuration; nobody, it was
+# found in the tree; an agent. Health checks and steps have no origin, and neither had any receipt of the first release.
+CheckOrigin = Literal["", "plan", "project", "configured", "detected", "agent"]
+
+
 class Receipt(NamedTuple):
-    """Proof that Holdfast itself ran one check."""
+    """Proof that Holdfast itself ran one check. Without a tree digest it is for no tree that could land."""
 
     command: tuple[str, ...]
     kind: str
@@ -99,6 +104,16 @@ class Receipt(NamedTuple):
     log_digest: str
     tree_digest: str
     detail: str
+    origin: CheckOrigin = ""
+
+    def document(self) -> dict[str, object]:
+        """As it is digested and kept: without an origin it is what it was before there were any."""
+        row = self._asdict()
+        return row if self.origin else {name: value for name, value in row.items() if name != "origin"}
+
+    def row(self) -> tuple[object, ...]:
+        """The same, without names."""
+        return tuple(self) if self.origin else tuple(self)[:-1]
 
 
 @dataclass(frozen=True, slots=True)

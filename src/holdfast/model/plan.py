@@ -3,8 +3,7 @@
 A plan is a value; execution spends it and decides nothing.
 Its digest covers every field, contents by SHA-256, so an approval of a digest is an approval of the bytes.
 
-The steps form a closed union.
-`agent` is a word of the language that this release refuses (see SHORTCOMINGS.md).
+The steps form a closed union. What a `run` or `agent` step does to files is known only when it was tried in a shadow.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from holdfast.model.check import HealthCheck as HealthCheck
 from holdfast.model.check import HttpCheck as HttpCheck
 from holdfast.model.check import VerifyCheck as VerifyCheck
 from holdfast.model.check import document as check_document
-from holdfast.model.check import masked_words
+from holdfast.model.check import masked, masked_words
 from holdfast.model.path import printable
 
 Risk = Literal["low", "medium", "high", "critical"]
@@ -130,6 +129,25 @@ class Run(NamedTuple):
         return ""
 
 
+class Agent(NamedTuple):
+    """A task for an agent, which works in the shadow; whatever it does to files there becomes part of the change set.
+
+    `files` are worth its look, `expected` must be there afterwards. After a failed attempt it is told what was found.
+    """
+
+    name: str
+    task: str
+    files: tuple[str, ...] = ()
+    expected: tuple[str, ...] = ()
+    attempts: int = 3
+    within_ms: int = 1_200_000
+    action: Literal["agent"] = "agent"
+
+    @property
+    def path(self) -> str:
+        return ""
+
+
 class Signal(NamedTuple):
     """Restart, reload, start or stop a service of the host by its name."""
 
@@ -168,7 +186,8 @@ class Service(NamedTuple):
 
 
 FileStep: TypeAlias = Write | Update | Create | Delete | Move | Chmod | Symlink | Read
-Step: TypeAlias = FileStep | Run | Service
+ProgramStep: TypeAlias = Run | Agent
+Step: TypeAlias = FileStep | ProgramStep | Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +204,8 @@ class Plan:
     words: tuple[str, ...] = ()
     # Why no checks are wanted at all; empty when they are.
     unverified_because: str = ""
+    # Files beside the change file that contents were read from: told to whoever says yes, no part of what is done.
+    content_files: tuple[str, ...] = field(default=(), compare=False)
     # Over everything above, contents included; made once, since it reads every byte of them.
     digest: str = field(init=False, repr=False, compare=False)
 
@@ -207,8 +228,18 @@ class Plan:
         return "p-" + b32encode(bytes.fromhex(self.digest))[:8].decode("ascii").lower()
 
     @property
+    def agent(self) -> str:
+        """The agent that makes part of the change, and so is its author; empty when none does."""
+        return next((step.name for step in self.steps if isinstance(step, Agent)), "")
+
+    @property
+    def runs_programs(self) -> bool:
+        """Is some of the change made by programs, so that only a rehearsal tells what it is?"""
+        return any(isinstance(step, (Run, Agent)) for step in self.steps)
+
+    @property
     def affected_paths(self) -> tuple[str, ...]:
-        named = {step.path for step in self.steps if not isinstance(step, (Read, Run, Service))}
+        named = {step.path for step in self.steps if not isinstance(step, (Read, Run, Agent, Service))}
         named.update(step.to for step in self.steps if isinstance(step, Move))
         return tuple(sorted(named))
 
@@ -267,11 +298,11 @@ def _bytes_row(data: bytes) -> dict[str, object]:
 
 
 def worded(effect: Effect) -> str:
-    """For a person: `restart nginx`, `launch ./serve`, `POST http://…`."""
+    """For a person: `restart nginx`, `launch ./serve`, `POST http://…`; without a token in the address."""
     match effect:
         case Signal():
             return f"{effect.verb} {effect.name}"
         case Launch():
             return f"launch {printable(' '.join(effect.argv))}"
         case Call():
-            return f"{effect.method} {printable(effect.url)}"
+            return f"{effect.method} {printable(masked(effect.url))}"

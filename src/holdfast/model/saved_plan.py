@@ -7,18 +7,15 @@ so a plan whose bytes are no longer at hand (`Digested`) can still be shown and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar, get_args
+from typing import Any, Protocol, TypeAlias, TypeVar, get_args
 
 from holdfast.model.plan import (
-    Call,
     Content,
     Digested,
     Effect,
     HealthCheck,
     Inline,
-    Launch,
     Plan,
-    Signal,
     Step,
     Update,
     VerifyCheck,
@@ -26,11 +23,22 @@ from holdfast.model.plan import (
 
 # From SHA-256 and size to the bytes, wherever they are kept; what is small and compared is given as it is.
 Finder: TypeAlias = Callable[[str, int], Content]
-_Made = TypeVar("_Made")
+_Made = TypeVar("_Made", covariant=True)
 
-_STEPS: dict[str, Any] = {kind._field_defaults["action"]: kind for kind in get_args(Step)}
-_CHECKS: dict[str, Any] = {kind._field_defaults["kind"]: kind for kind in get_args(HealthCheck | VerifyCheck)}
-_EFFECTS: tuple[Any, ...] = (Signal, Launch, Call)
+
+class _Kind(Protocol[_Made]):
+    """One of the named tuples of a closed union."""
+
+    __name__: str
+    _fields: tuple[str, ...]
+
+    def __call__(self, **fields: Any) -> _Made: ...
+
+
+_STEPS: dict[str, _Kind[Step]] = {kind._field_defaults["action"]: kind for kind in get_args(Step)}
+_VERIFY: dict[str, _Kind[VerifyCheck]] = {kind._field_defaults["kind"]: kind for kind in get_args(VerifyCheck)}
+_HEALTH: dict[str, _Kind[HealthCheck]] = {kind._field_defaults["kind"]: kind for kind in get_args(HealthCheck)}
+_EFFECTS: tuple[_Kind[Effect], ...] = get_args(Effect)
 
 
 def digested(sha256: str, size: int) -> Content:
@@ -46,8 +54,8 @@ def plan_from(document: Mapping[str, Any], find: Finder = digested) -> Plan:
             objective=document["objective"],
             rationale=document["rationale"],
             risk=document["risk_proposed"],
-            verify=tuple(_record(_CHECKS[row["kind"]], row) for row in document["verification_plan"]),
-            health=tuple(_record(_CHECKS[row["kind"]], row) for row in document["health_checks"]),
+            verify=tuple(_record(_VERIFY[row["kind"]], row) for row in document["verification_plan"]),
+            health=tuple(_record(_HEALTH[row["kind"]], row) for row in document["health_checks"]),
             on_failure=document["on_failure"],
             words=tuple(document["verification_in_words"]),
             unverified_because=document["unverified_because"],
@@ -55,16 +63,14 @@ def plan_from(document: Mapping[str, Any], find: Finder = digested) -> Plan:
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"this is not the document of a plan: {error!r}") from error
-    if plan.digest != document["digest"]:
+    if plan.digest != document.get("digest"):
         raise ValueError("the document of the plan was changed: its digest is another one")
     return plan
 
 
 def step_from(row: Mapping[str, Any], find: Finder = digested) -> Step:
     """One step from its description."""
-    kind = _STEPS[row["action"]]
-    fields = {name: _value(name, value, find) for name, value in row.items()}
-    step: Step = _record(kind, fields)
+    step = _record(_STEPS[row["action"]], {name: _value(name, value, find) for name, value in row.items()})
     if isinstance(step, Update) and not isinstance(step.old, (bytes, Digested)):
         raise TypeError("the old content of an update is bytes")
     return step
@@ -84,14 +90,12 @@ def _value(name: str, value: Any, find: Finder) -> Any:
 def _effect(row: Mapping[str, Any]) -> Effect:
     for kind in _EFFECTS:
         if set(row) == set(kind._fields):
-            effect: Effect = _record(kind, row)
-            return effect
+            return _record(kind, row)
     raise KeyError(f"no effect has the fields {sorted(row)}")
 
 
-def _record(kind: Callable[..., _Made], row: Mapping[str, Any]) -> _Made:
+def _record(kind: _Kind[_Made], row: Mapping[str, Any]) -> _Made:
     """Exactly the fields of the kind; JSON's lists are our tuples."""
-    fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
-    if set(row) != set(fields):
-        raise KeyError(f"{kind.__name__} has the fields {', '.join(fields)}")
+    if set(row) != set(kind._fields):
+        raise KeyError(f"{kind.__name__} has the fields {', '.join(kind._fields)}")
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})

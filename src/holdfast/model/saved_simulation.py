@@ -36,6 +36,17 @@ def simulation_from(document: Mapping[str, Any], at_ns: int) -> Simulation:
     return simulation
 
 
+def kept_report(simulation: Simulation) -> dict[str, object]:
+    """The report's document with its time, which its id covers."""
+    return {"made_ns": simulation.at_ns, **simulation.document()}
+
+
+def kept_report_from(row: object) -> Simulation:
+    if not isinstance(row, dict) or not isinstance(made_ns := row.get("made_ns"), int):
+        raise ValueError("the report does not say when it was made")
+    return simulation_from({name: value for name, value in row.items() if name != "made_ns"}, made_ns)
+
+
 def change_set_rows(changes: ChangeSet) -> dict[str, object]:
     """A change set as JSON, without its digests: whoever reads it back computes them."""
     return {"changes": [list(change) for change in changes.changes], "reads": [list(read) for read in changes.reads]}

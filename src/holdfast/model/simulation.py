@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from holdfast.model.canonical import canonical_rows, digest_of
 from holdfast.model.execution import Receipt
-from holdfast.model.plan import Risk
+from holdfast.model.plan import Launch, Risk, Service, Signal
 
 Outcome = Literal["SUCCESS", "BLOCKED", "UNSAFE"]
 Precondition = Literal["met", "unmet", "unknown"]
@@ -107,6 +107,10 @@ class Simulation:
     enforced: tuple[str, ...] = ()
     shadow: str = ""
     at_ns: int = 0
+    # What the receipts stand on: the tree of the workspace while the checks ran, and the digest of what decided
+    # which checks those were. Empty where none ran, and in reports of the first release.
+    checked_on: str = ""
+    checks: str = ""
     # Made once: a report has as many steps as the plan, and everybody asks for its digest.
     digest: str = field(init=False, repr=False, compare=False)
     _facts: _Facts = field(init=False, repr=False, compare=False)
@@ -115,7 +119,7 @@ class Simulation:
         object.__setattr__(self, "_facts", _facts(self.steps))
         digest = hashlib.sha256(canonical_rows({**self.head(), "steps": len(self.steps)}))
         for start in range(0, len(self.steps), _STEPS_AT_ONCE):
-            digest.update(canonical_rows(tuple(self.steps[start : start + _STEPS_AT_ONCE])))
+            digest.update(canonical_rows([_row(step) for step in self.steps[start : start + _STEPS_AT_ONCE]]))
         object.__setattr__(self, "digest", digest.hexdigest())
 
     @property
@@ -143,6 +147,7 @@ class Simulation:
 
     def head(self) -> dict[str, object]:
         """Everything but the steps."""
+        grounds = {"checked_on": self.checked_on, "checks": self.checks}
         return {
             "version": 1,
             "plan_id": self.plan_id,
@@ -152,7 +157,8 @@ class Simulation:
             "base": self.base,
             "base_tree": self.base_tree,
             "predicted_tree": self.predicted_tree,
-            "receipts": [receipt._asdict() for receipt in self.receipts],
+            "receipts": [receipt.document() for receipt in self.receipts],
+            **{name: value for name, value in grounds.items() if value},
             "by_products": [item._asdict() for item in self.by_products],
             "suspicious": list(self.suspicious),
             "dangers": list(self.dangers),
@@ -173,5 +179,34 @@ def step_document(step: SimulatedStep) -> dict[str, object]:
     """A step as JSON shows it."""
     row = step._asdict()
     row["rollback"] = step.rollback._asdict()
-    row["receipt"] = step.receipt._asdict() if step.receipt is not None else None
+    row["receipt"] = step.receipt.document() if step.receipt is not None else None
     return row
+
+
+def _row(step: SimulatedStep) -> tuple[object, ...]:
+    """A step as its digest sees it."""
+    if step.receipt is None:
+        return step
+    return tuple(value.row() if isinstance(value, Receipt) else value for value in step)
+
+
+# What a signal to a service is taken back by: another one, to the same service, that can undo it.
+_WAYS_BACK: dict[str, frozenset[str]] = {
+    "start": frozenset(("stop",)),
+    "stop": frozenset(("start", "restart")),
+    "restart": frozenset(("restart", "reload")),
+    "reload": frozenset(("reload", "restart")),
+}
+
+
+def has_way_back(step: Service) -> bool:
+    """Is there something that takes the effect back, as far as anybody can tell beforehand?
+
+    What a call did, nobody knows, and so nobody knows what takes it back: a declared undo is carried out, not believed.
+    """
+    if isinstance(step.effect, Launch):
+        return True  # it is ended by whoever launched it
+    effect, back = step.effect, step.compensation
+    if not isinstance(effect, Signal) or not isinstance(back, Signal):
+        return False
+    return effect.name == back.name and back.verb in _WAYS_BACK[effect.verb]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from holdfast.model.plan import RISKS, Chmod, Create, Delete, Plan, Read, Risk, Run, Service, Symlink, Update, Write
+from holdfast.model.plan import RISKS, Chmod, Create, Delete, Plan, Read, Risk, Service, Symlink, Update, Write
 from holdfast.planning.classify import Classified
 from holdfast.planning.filekinds import FileKind, kind_of_file
 
@@ -117,8 +117,8 @@ def raises_links_out_of_the_workspace(plan: Plan, _: Classified) -> Iterator[Rai
 
 
 def raises_commands(plan: Plan, _: Classified) -> Iterator[Raised]:
-    if any(isinstance(step, Run) for step in plan.steps):
-        yield _raised(raises_commands, "medium", "what a command changes is known only after it was rehearsed")
+    if plan.runs_programs:
+        yield _raised(raises_commands, "medium", "what a program changes is known only after it was rehearsed")
 
 
 def raises_effects_outside_the_files(plan: Plan, _: Classified) -> Iterator[Raised]:

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from holdfast.model.check import CommandCheck, HealthCheck, VerifyCheck
 from holdfast.model.path import printable
-from holdfast.model.plan import Call, Effect, Launch, Plan, Read, Risk, Run, Service, Signal
+from holdfast.model.plan import Call, Effect, Launch, Plan, Read, Risk, Service, Signal
 from holdfast.planning.classify import Classified
 from holdfast.planning.filekinds import FileKind, kind_of_file
 from holdfast.planning.lexicon import Class
@@ -103,7 +103,7 @@ def shape(plan: Plan, classified: Classified) -> Shaped:
 
 def _rollback(plan: Plan) -> list[str]:
     words = []
-    if plan.affected_paths or any(isinstance(step, Run) for step in plan.steps):
+    if plan.affected_paths or plan.runs_programs:
         words.append("restore every touched path from the journal, then prove it by digest")
     elif plan.steps and all(isinstance(step, Read) for step in plan.steps):
         words.append("nothing is changed, so nothing is taken back")
@@ -133,8 +133,8 @@ def _verification(plan: Plan, kind: Class) -> tuple[Wanted, ...]:
             why.setdefault(check, f"{file_kind} files change")
     for check in _OF_CLASSES.get(kind, ()):
         why.setdefault(check, f"the class is {kind}")
-    if any(isinstance(step, Run) for step in plan.steps):
-        why.setdefault("acceptance", "a command makes part of the change")
+    if plan.runs_programs:
+        why.setdefault("acceptance", "a program makes part of the change")
     named = _named(plan)
     # The engine itself looks for the files, whatever the plan says.
     return tuple(

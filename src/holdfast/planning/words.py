@@ -28,9 +28,9 @@ _NEEDS: dict[Class, tuple[str, ...]] = {
     "optimise": ("what is measured, how, and what is good enough", "the change itself"),
     "configure": ("the file, the setting and its value",),
     "investigate": ("somebody who looks: an agent or a person; nothing needs to change",),
-    "unknown": ("what is wanted, in other words",),
+    "unknown": (),
 }
-_WHO = "steps: give the words to an agent, or write a change file"
+_WHO = "the steps (give the words to an agent, or write a change file)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,7 @@ def understand(text: str, eyes: Eyes) -> Understood:
 def _intent(text: str, classified: Classified, road: Road, gap: str) -> Understood:
     """Words that are no plan: what is missing, and who could supply it."""
     missing = [f"a person must look first: {sentence}" for sentence in classified.suspicions]
-    missing += [gap] if gap else [item for item in (classified.doubt, *_NEEDS[classified.kind]) if item]
+    doubt = f"what is wanted: {classified.doubt.removesuffix(' what is wanted')}" if classified.doubt else ""
+    missing += [gap] if gap else [item for item in (doubt, *_NEEDS[classified.kind]) if item]
     shaped = shape(Plan(intent=text.strip(), steps=()), classified)
     return Understood(text, classified, road, shaped, (*missing, _WHO))

@@ -21,9 +21,10 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from holdfast.disk.calls import Calls
+from holdfast.disk.homes import state_home
 from holdfast.errors import Tampering, Unsupported
 from holdfast.model.path import printable
-from holdfast.store.private import READ, create_private, open_private, state_home
+from holdfast.store.private import READ, create_private, open_private
 
 SLOT = 512
 _PERSON = b"holdfast-anchor1"

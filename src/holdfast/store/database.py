@@ -71,7 +71,7 @@ class Paper(NamedTuple):
 
 
 @contextmanager
-def _in_our_words() -> Iterator[None]:
+def in_our_words() -> Iterator[None]:
     """SQLite's errors as ours: what cannot be used now, and what is broken."""
     try:
         yield
@@ -105,7 +105,7 @@ class Records:
             self.volatile = True
 
     def _open(self, path: str, read_only: bool) -> None:
-        with _in_our_words():
+        with in_our_words():
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None)
         try:
             self._prepare(read_only)
@@ -117,17 +117,22 @@ class Records:
         self._db.close()
 
     @property
-    @_in_our_words()
+    def connection(self) -> sqlite3.Connection:
+        """For the tables of others in this room; transactions are their own business."""
+        return self._db
+
+    @property
+    @in_our_words()
     def projected(self) -> int:
         """The last ledger entry these tables know; 0 for none."""
         row = self._db.execute("SELECT value FROM meta WHERE key='projected'").fetchone()
         return int(row[0]) if row else 0
 
-    @_in_our_words()
+    @in_our_words()
     def save_plan(self, id: str, digest: str, at_ns: int, document: bytes) -> None:
         self._db.execute("INSERT OR IGNORE INTO plans VALUES(?,?,?,?)", (id, digest, at_ns, document))
 
-    @_in_our_words()
+    @in_our_words()
     def save_execution(self, row: Row, document: bytes | None, seq: int, *, off: list[str], on: list[str]) -> None:
         """One transaction: the row, what it switched off and on again, and how far the ledger is projected."""
         with self._db:
@@ -142,7 +147,7 @@ class Records:
             self._db.executemany("UPDATE executions SET live=1 WHERE id=?", [(id,) for id in on])
             self.mark_projected(seq)
 
-    @_in_our_words()
+    @in_our_words()
     def save_paper(self, table: Table, paper: Paper, seq: int) -> None:
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
@@ -152,18 +157,18 @@ class Records:
             )
             self.mark_projected(seq)
 
-    @_in_our_words()
+    @in_our_words()
     def has_paper(self, table: Table, id: str) -> bool:
         return self._db.execute(f"SELECT 1 FROM {table} WHERE id=?", (id,)).fetchone() is not None
 
-    @_in_our_words()
+    @in_our_words()
     def paper(self, table: Table, id: str) -> Paper:
         found = self._db.execute(f"SELECT id,subject,at_ns,document FROM {table} WHERE id=?", (id,)).fetchone()
         if found is None:
             raise UnknownId(f"there is no {table[:-1]} {id}")
         return Paper(found[0], found[1], found[2], json.loads(found[3]))
 
-    @_in_our_words()
+    @in_our_words()
     def papers(self, table: Table, subject: str = "") -> list[Paper]:
         """Newest first; all of them, or those about one subject."""
         found = self._db.execute(
@@ -172,18 +177,18 @@ class Records:
         )
         return [Paper(id, about, at_ns, json.loads(text)) for id, about, at_ns, text in found]
 
-    @_in_our_words()
+    @in_our_words()
     def mark_projected(self, seq: int) -> None:
         """Only ever the next one: a gap must stay visible, so that what was lost is projected again."""
         if seq == self.projected + 1:
             self._db.execute("INSERT OR REPLACE INTO meta VALUES('projected',?)", (str(seq),))
 
-    @_in_our_words()
+    @in_our_words()
     def forget_material(self, ids: list[str]) -> None:
         """After gc: these can no longer be undone."""
         self._db.executemany("UPDATE executions SET kept=0 WHERE id=?", [(id,) for id in ids])
 
-    @_in_our_words()
+    @in_our_words()
     def executions(self, *, limit: int = -1, since_ns: int = 0, search: str = "") -> list[Row]:
         """Newest first: in the order of the ledger, for a clock may be set back."""
         pattern = "%" + _storable(search).replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
@@ -194,7 +199,7 @@ class Records:
         )
         return [_row(values) for values in found]
 
-    @_in_our_words()
+    @in_our_words()
     def row(self, id: str) -> Row:
         """One execution by its full id, without its document, which may be large."""
         found = self._db.execute(
@@ -205,7 +210,7 @@ class Records:
             raise UnknownId(f"there is no execution {id}")
         return _row(found)
 
-    @_in_our_words()
+    @in_our_words()
     def execution(self, id: str) -> tuple[Row, dict[str, Any] | None]:
         """One execution by its full id, with its document where it was saved."""
         found = self._db.execute(
@@ -217,14 +222,14 @@ class Records:
             raise UnknownId(f"there is no execution {id}")
         return _row(found[:10]), unpacked(found[10]) if found[10] else None
 
-    @_in_our_words()
+    @in_our_words()
     def plan(self, id: str) -> dict[str, Any]:
         found = self._db.execute("SELECT document FROM plans WHERE id=?", (id,)).fetchone()
         if found is None:
             raise UnknownId(f"there is no plan {id}")
         return unpacked(found[0])
 
-    @_in_our_words()
+    @in_our_words()
     def resolve(self, prefix: str) -> str:
         """The one id that starts so; raises UnknownId for none or several."""
         if not prefix.replace("-", "").isalnum():
@@ -235,6 +240,7 @@ class Records:
             for table in ("executions", "plans", *TABLES)
             for row in self._db.execute(f"SELECT id FROM {table} WHERE id LIKE ? LIMIT 10", (pattern,))
         ]
+        ids += self._patches(pattern)
         if prefix in ids:
             return prefix
         if not ids:
@@ -243,7 +249,14 @@ class Records:
             raise UnknownId(f"{prefix} could be {', '.join(sorted(ids))}")
         return str(ids[0])
 
-    @_in_our_words()
+    def _patches(self, pattern: str) -> list[str]:
+        """Their table is made by the first patch (see `patch_history`)."""
+        if self._db.execute("SELECT 1 FROM sqlite_master WHERE name='patch_history'").fetchone() is None:
+            return []
+        found = self._db.execute("SELECT DISTINCT patch FROM patch_history WHERE patch LIKE ? LIMIT 10", (pattern,))
+        return [row[0] for row in found]
+
+    @in_our_words()
     def live_with_plan(self, plan_digest: str) -> list[Row]:
         found = self._db.execute(
             "SELECT id,plan_id,plan_digest,intent,status,at_ns,changes,live,kept,summary FROM executions "
@@ -252,7 +265,7 @@ class Records:
         )
         return [_row(values) for values in found]
 
-    @_in_our_words()
+    @in_our_words()
     def _prepare(self, read_only: bool) -> None:
         if read_only:
             self._db.execute("PRAGMA query_only=ON")

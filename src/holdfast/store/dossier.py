@@ -54,6 +54,7 @@ class Dossiers:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
         except BaseException:
+            # Ctrl-C too, and whatever the pieces raise while they are read: half a dossier is nobody's.
             self._remove(temporary)
             raise
         finally:

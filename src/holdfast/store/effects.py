@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from holdfast.disk.calls import Calls
 from holdfast.errors import Tampering
@@ -26,13 +26,22 @@ NAME = "effects"
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LIMIT = 1 << 24
-_FACTS = ("begun", "done", "taken back")
+_Name = Literal["begun", "done", "taken back"]
+_NAMES: tuple[_Name, ...] = get_args(_Name)
 
 
 class Open(NamedTuple):
     """An action that was begun and not taken back; `ran`: did the service run before it?"""
 
     number: int
+    ran: bool | None
+
+
+class _Fact(NamedTuple):
+    """One line of the file after the first."""
+
+    number: int
+    name: _Name
     ran: bool | None
 
 
@@ -67,13 +76,11 @@ class Effects:
         if lines[0] != {"v": 1, "actions": planned}:
             raise Tampering("the list of service actions in the journal is not one of ours")
         found: dict[int, Open] = {}
-        for line in lines[1:]:
-            number, fact = _fact(line, planned)
-            if fact == "taken back":
-                found.pop(number, None)
-            elif fact == "begun":
-                ran = line.get("ran")
-                found[number] = Open(number, ran if isinstance(ran, bool) else None)
+        for fact in (_fact(line, planned) for line in lines[1:]):
+            if fact.name == "taken back":
+                found.pop(fact.number, None)
+            elif fact.name == "begun":
+                found[fact.number] = Open(fact.number, fact.ran)
         return sorted(found.values(), reverse=True)
 
     def _append(self, fact: Mapping[str, object]) -> None:
@@ -89,7 +96,7 @@ class Effects:
         finally:
             self._calls.close(fd)
 
-    def _lines(self) -> list[dict[str, Any]]:
+    def _lines(self) -> list[object]:
         try:
             fd = self._calls.open(NAME, _READ, dir_fd=self._directory)
         except FileNotFoundError:
@@ -99,12 +106,9 @@ class Effects:
         finally:
             self._calls.close(fd)
         try:
-            lines = [json.loads(line) for line in whole.splitlines()]
+            return [json.loads(line) for line in whole.splitlines()]
         except (ValueError, RecursionError) as error:
             raise Tampering(f"the list of service actions in the journal is damaged: {error}") from error
-        if not all(isinstance(line, dict) for line in lines):
-            raise Tampering("the list of service actions in the journal is damaged: a line is no fact")
-        return lines
 
     def _whole(self, fd: int) -> bytes:
         """Everything up to the last line that is complete."""
@@ -112,8 +116,11 @@ class Effects:
         return data[: data.rfind(b"\n") + 1]
 
 
-def _fact(line: Mapping[str, Any], planned: int) -> tuple[int, str]:
-    number, fact = line.get("n"), line.get("fact")
-    if not isinstance(number, int) or not 0 <= number < planned or fact not in _FACTS:
+def _fact(line: object, planned: int) -> _Fact:
+    if not isinstance(line, dict):
+        raise Tampering("the list of service actions in the journal is damaged: a line is no fact")
+    number, ran = line.get("n"), line.get("ran")
+    name = next((known for known in _NAMES if known == line.get("fact")), None)
+    if not isinstance(number, int) or not 0 <= number < planned or name is None:
         raise Tampering("the list of service actions in the journal names one that was not planned")
-    return number, fact
+    return _Fact(number, name, ran if isinstance(ran, bool) else None)

@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 
 from holdfast.disk.calls import CALLS, Calls
+from holdfast.disk.homes import config_home
 from holdfast.errors import Tampering
 from holdfast.model.path import printable
-from holdfast.store.private import READ, config_home, create_private, open_private
+from holdfast.store.private import READ, create_private, open_private
 
 KEY_BYTES = 32
 

@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.disk.calls import CALLS, Calls
+from holdfast.disk.homes import config_home
 from holdfast.errors import ApprovalNeeded, Tampering
 from holdfast.model.approval import Approval
 from holdfast.model.path import printable
-from holdfast.store.private import READ, config_home, create_private, open_private
+from holdfast.store.private import READ, create_private, open_private
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

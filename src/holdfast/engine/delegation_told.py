@@ -1,0 +1,86 @@
+"""How a delegation ended, in sentences: what was measured, and beside it what the agent says."""
+
+from __future__ import annotations
+
+from holdfast.engine.breaker import Waits
+from holdfast.engine.model_access import BUDGET
+from holdfast.errors import AgentFailed, HoldfastError, LimitReached
+from holdfast.model.agent import Delegation, Ending, Result
+from holdfast.model.execution import Receipt
+from holdfast.model.path import printable
+
+_MOST_WORDS = 200
+_MOST_SHOWN = 2_000
+_SECOND_NS = 10**9
+_ILL: frozenset[Ending] = frozenset({"unauthorized", "model_error", "killed"})
+
+
+def receipt_of(delegation: Delegation) -> Receipt:
+    last = delegation.attempts[-1]
+    return Receipt(
+        command=("agent", delegation.agent),
+        kind="step",
+        passed=True,
+        exit_code=last.result.exit_code,
+        duration_ms=sum(attempt.result.duration_ms for attempt in delegation.attempts),
+        log_digest=last.result.transcript,
+        tree_digest="",
+        detail=told(delegation),
+    )
+
+
+def told(delegation: Delegation) -> str:
+    """In a sentence."""
+    last, tries = delegation.attempts[-1], len(delegation.attempts)
+    parts = [f"{delegation.agent} changed {len(last.changed)} path{'s' if len(last.changed) != 1 else ''}"]
+    if tries > 1:
+        parts.append(f"in {tries} attempts")
+    usage = delegation.usage
+    if usage.requests:
+        money = f", ${usage.micro_usd / 1e6:.2f}" if usage.micro_usd else ""
+        parts.append(f"({usage.input_tokens + usage.output_tokens:,} tokens{money})")
+    said = _said(last.result)
+    return " ".join(parts) + (f'; it says: "{said}"' if said else "")
+
+
+def failure_of(delegation: Delegation, waits: Waits | None) -> HoldfastError:
+    """`waits`: its breaker opened meanwhile, which is why it was not asked again."""
+    last = delegation.attempts[-1]
+    result, said = last.result, _said(last.result)
+    beside = f'\n  it says: "{said}"' if said else ""
+    if result.ending == "limit":
+        what = result.detail if result.limit == BUDGET and result.detail else result.limit
+        hint = "Nothing was changed. " + (
+            f"Its budget is limits under [agents.{printable(delegation.agent)}]."
+            if result.limit == BUDGET
+            else "Give it more with --within."
+            if result.limit == "time"
+            else ""
+        )
+        return LimitReached(f"{delegation.agent} reached its limit: {what}{beside}", hint=hint.strip())
+    tries = f" after {len(delegation.attempts)} attempts" if len(delegation.attempts) > 1 else ""
+    first = "\n".join(map(printable, last.evidence.split("\n\n")[0][:_MOST_SHOWN].splitlines()))
+    hint = "Nothing was changed."
+    if result.ending == "unauthorized":
+        hint += " Check the key of its provider: holdfast agents"
+    elif waits is not None:
+        hint += f" {waits.why[:1].upper()}{waits.why[1:]}."
+    # A program that ends with an error before it did anything is as good as not there.
+    useless = result.ending == "failed" and not last.changed and result.transport != "manual"
+    ill = result.ending in _ILL or useless or waits is not None
+    return AgentFailed(f"{delegation.agent} did not do the task{tries}: {first}{beside}", hint=hint, ill=ill)
+
+
+def not_asked(name: str, waits: Waits, now_ns: int) -> AgentFailed:
+    """Its breaker is open."""
+    seconds = -(-(waits.until_ns - now_ns) // _SECOND_NS)
+    when = f"in {seconds} s" if waits.until_ns and seconds > 0 else "later"
+    return AgentFailed(
+        f"{name} is not asked at the moment: {waits.why}",
+        hint=f"Nothing was changed. Try again {when}, or another agent: holdfast agents",
+        ill=True,
+    )
+
+
+def _said(result: Result) -> str:
+    return printable(" ".join(result.claim.words.split())[:_MOST_WORDS])

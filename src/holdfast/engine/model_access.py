@@ -1,0 +1,130 @@
+"""The way to a model for one task: a proxy of ours that holds the key, and what the sandbox needs to reach it."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.agents.protocol import Agent, ModelAccess
+from holdfast.agents.providers import key_of, provider_for, require_price
+from holdfast.disk.confined import Root
+from holdfast.errors import InvalidInput
+from holdfast.model.agent import Ending, Result, Usage
+from holdfast.model.agent_settings import AgentSettings
+from holdfast.model.configuration import Network, Settings
+from holdfast.store.blobs import Blobs
+
+if TYPE_CHECKING:
+    from holdfast.proxy.refusals import Kind
+    from holdfast.proxy.server import ModelProxy
+
+# Any would do: the loopback inside is the sandbox's own.
+_PORT = 8731
+# The limit's name when money, tokens or requests are used up.
+BUDGET = "budget"
+
+
+class Mark(NamedTuple):
+    """How far things had gone at some moment."""
+
+    usage: Usage = Usage()
+    failures: Mapping[Kind, int] = {}
+
+
+class Access(NamedTuple):
+    """`network`, `socket` and `port` are for the sandbox's profile."""
+
+    network: Network
+    model: ModelAccess | None = None
+    socket: str = ""
+    port: int = 0
+    proxy: ModelProxy | None = None
+
+    def spent(self) -> Usage:
+        return self.proxy.usage if self.proxy is not None else Usage()
+
+    def stopped(self) -> str:
+        """The word for a limit when the budget is used up, so that the run ends at once."""
+        return BUDGET if self.proxy is not None and self.proxy.exhausted else ""
+
+    def mark(self) -> Mark:
+        return Mark(self.spent(), self.proxy.failures) if self.proxy is not None else Mark()
+
+    def explained(self, result: Result, since: Mark) -> Result:
+        """With what was spent since, and why it ended, when the proxy knows better than the program tells."""
+        result = result._replace(usage=self.spent().since(since.usage))
+        if self.proxy is None:
+            return result._replace(ending="limit") if result.limit else result
+        if result.limit or self.proxy.exhausted:
+            why = self.proxy.exhausted if result.limit in ("", BUDGET) else ""
+            return result._replace(ending="limit", limit=result.limit or BUDGET, detail=why or result.detail)
+        if result.ending == "killed":
+            return result
+        ending, why = self._trouble(Counter(self.proxy.failures) - Counter(since.failures), result)
+        if ending is None:
+            return result
+        return result._replace(ending=ending, detail=why, limit=BUDGET if ending == "limit" else "")
+
+    def _trouble(self, failures: Mapping[Kind, int], result: Result) -> tuple[Ending | None, str]:
+        assert self.proxy is not None
+        if failures.get("price"):
+            return "limit", next(each.message for each in reversed(self.proxy.refusals) if each.kind == "price")
+        if result.usage.output_tokens and result.ending != "failed":
+            return None, ""  # a model answered; what else went wrong on the way is the program's to tell
+        if failures.get("auth"):
+            return "unauthorized", "the provider refused the key"
+        if failures.get("model_error"):
+            return "model_error", "the model answered with errors"
+        if failures.get("unreachable"):
+            return "model_error", "no model answered"
+        return None, ""
+
+
+class Recorded:
+    """The digest of what was asked and answered, once the way to the model is closed."""
+
+    digest = ""
+
+
+@contextmanager
+def model_access(
+    agent: Agent, own: AgentSettings, settings: Settings, mask: Callable[[str], str], state: Root, record: Recorded
+) -> Iterator[Access]:
+    """As long as the task lasts. InvalidInput when there is no provider or no key."""
+    network: Network = own.network or ("proxy" if agent.api is not None else "none")
+    if agent.api is not None and network != "proxy":
+        raise InvalidInput(
+            f"{agent.name} needs its model, and its network is {network}",
+            hint=f'Set network = "proxy" under [agents.{agent.name}]; more hosts are allowed by name with: hosts',
+        )
+    if network != "proxy":
+        yield Access(network)
+        return
+    from holdfast.proxy.budget import Spending
+    from holdfast.proxy.server import ModelProxy
+    from holdfast.proxy.upstream import Price, Secret, Upstream
+    from holdfast.store.sockets import socket_place
+    from holdfast.store.transcripts import Transcript
+
+    provider = provider_for(settings, own.provider, agent.api)
+    require_price(provider, own)
+    prices = tuple(Price(*price) for price in provider.prices)
+    upstream = Upstream(provider.url, provider.apis, Secret(key_of(provider)), prices)
+    token = "hf-" + secrets.token_hex(24)
+    budget = Spending(own.micro_usd, own.tokens, own.turns)
+    name = f"m-{secrets.token_hex(6)}"
+    transcript = Transcript(state, name)
+    try:
+        with (
+            socket_place(name) as socket,
+            ModelProxy(
+                socket, upstream, token, budget, hosts=own.hosts, transcript=transcript.write, mask=mask
+            ) as proxy,
+        ):
+            url = f"http://127.0.0.1:{_PORT}"
+            yield Access("proxy", ModelAccess(url, token, own.model), socket, _PORT, proxy)
+    finally:
+        record.digest = transcript.keep(Blobs(state))

@@ -1,0 +1,74 @@
+"""What stops a change, in words that stay true: whether anything was changed is part of every sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdfast.engine.checking import Verified
+from holdfast.errors import ApprovalNeeded, Blocked, HoldfastError, Tampering, VerificationFailed
+from holdfast.model.decision import Decision
+from holdfast.model.execution import Execution
+from holdfast.model.plan import Plan
+
+_UNRECORDED = "Put right what stopped it; the next verb that changes something records it first."
+
+
+def require_passed(verified: Verified) -> None:
+    """VerificationFailed naming what failed; nothing was applied."""
+    failed = [receipt for receipt in verified.receipts if not receipt.passed]
+    if failed:
+        raise VerificationFailed(
+            "\n".join(receipt.detail for receipt in failed),
+            hint="The checks ran on a shadow. Nothing was changed.",
+        )
+
+
+def require_typed(decision: Decision, plan: Plan, consent: str) -> None:
+    """ApprovalNeeded unless consent to a high risk is spelled out; a yes for everything is none for this."""
+    if decision.typed_consent and consent != plan.id:
+        what = "that is not this plan's id" if consent else "it must be spelled out"
+        raise ApprovalNeeded(
+            f"risk {decision.risk_effective} needs explicit consent: {what}",
+            hint=f'Nothing was changed. Look at it, and say who approves it: approved_by="…", consent="{plan.id}"',
+        )
+
+
+def require_no_more_asked(before: Decision, again: Decision, plan_id: str) -> None:
+    """ApprovalNeeded where a second decision asks what nobody was asked before: no answer was about that."""
+    asked = {(reason.rule, reason.verdict, reason.risk) for reason in before.reasons}
+    news = [
+        f"{reason.rule}: {reason.detail}"
+        for reason in again.reasons
+        if reason.verdict == "NEED_APPROVAL" and (reason.rule, reason.verdict, reason.risk) not in asked
+    ]
+    if again.verdict == "NEED_APPROVAL" and news:
+        raise ApprovalNeeded(
+            "the checks ran again, on the workspace as it is now, and there is more to approve: " + "; ".join(news),
+            hint=f"Nothing was changed. Simulate again, and approve that: holdfast simulate {plan_id}",
+        )
+
+
+def unrecorded(
+    error: OSError | HoldfastError, execution: Execution, *, committed: bool, is_open: bool
+) -> HoldfastError:
+    """Most kinds of refusal say that nothing was changed; after a commit only damage keeps its own kind."""
+    said = f"it is not recorded: {error}"
+    if committed:
+        kind = Tampering if isinstance(error, Tampering) else HoldfastError
+        made = kind(f"the change was applied, but {said}", hint=_UNRECORDED, changed=True)
+    else:
+        kind = type(error) if isinstance(error, HoldfastError) else Blocked
+        reason = f"{execution.errors[0]}; " if execution.errors else ""
+        made = kind(f"{reason}nothing was changed, but {said}", hint=_UNRECORDED if is_open else "")
+    made.__cause__ = error
+    return made
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """A full disk before anything was changed is a refusal with a reason, not a traceback."""
+    try:
+        yield
+    except OSError as error:
+        raise Blocked(f"{what}: {error}", hint="Nothing was changed.") from error
