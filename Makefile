@@ -1,6 +1,7 @@
 # Every target prepares what it needs: nothing has to be installed by hand.
 #   make demo    the story in under a minute
 #   make test    check, then the tests (what CI runs)
+#   make test-agents  real agent programs against a scripted model (installs some 2 GB below .agent-programs)
 #   make check   style, format, types
 #   make crash   every kill point and every power cut (long; most of it wants root)
 #   make bench   ratios against peers on this machine
@@ -16,10 +17,10 @@ JOBS ?= 2
 BENCHMARKS ?= $(filter-out benchmarks/_%,$(sort $(wildcard benchmarks/*.py)))
 # Real servers and tools that tests start themselves; a test whose tool is missing says so.
 TEST_PACKAGES := strace rsync bubblewrap libseccomp2 openssh-client openssh-server postgresql redis-server
-OFTEN := not crash_full and not bench
+OFTEN := not crash_full and not bench and not agents
 RARELY := (crash or crash_full)
 
-.PHONY: demo test check bench crash clean venv
+.PHONY: demo test test-agents check bench crash clean venv
 .NOTPARALLEL:
 
 demo: venv
@@ -31,6 +32,12 @@ test: check
 	$(PYTEST) -n $(JOBS) -m "$(OFTEN) and not serial"
 	@# 5: no test is marked serial.
 	$(PYTEST) -m "$(OFTEN) and serial" || [ $$? -eq 5 ]
+
+# Real agent programs against a scripted model. What cannot be installed is named, and the run fails.
+test-agents: venv
+	@scripts/system-packages bubblewrap libseccomp2 || true
+	scripts/agent-programs
+	$(PYTEST) -m agents
 
 check: venv
 	$(BIN)/ruff check .
