@@ -96,18 +96,16 @@ class Checking:
         self._newest: dict[str, Verified] = {}
 
     def verify(self, plan: Plan, landable: Landable) -> Verified:
-        """In a shadow made for it. What was just found above an agent's work, on this very tree, is not found again."""
+        """In a shadow made for it. What was just found above an agent's work is not found again, once;
+        whether its tree still stands is asked under the lock, when it lands."""
         _asked(plan)
         if not self.wants_checks(plan):
             return Verified((), "", landable.change_set.digest, _skipped(plan))
-        before, settings = self._look(), self.settings_digest()
-        fresh = self._newest.get(plan.digest)
-        if fresh is not None and (fresh.base_tree, fresh.change_set, fresh.checks) == (
-            before.tree.digest,
-            landable.change_set.digest,
-            settings,
-        ):
+        settings = self.settings_digest()
+        fresh = self._newest.pop(plan.digest, None)
+        if fresh is not None and (fresh.change_set, fresh.checks) == (landable.change_set.digest, settings):
             return fresh
+        before = self._look()
         digest = before.tree.digest_after(landable.change_set.changes)
         try:
             found = self._checked(plan, landable, digest, "auto")
@@ -148,6 +146,8 @@ class Checking:
         """Bound to the tree before the checks, if it was that one all along (R2)."""
         receipts, unverified = found
         verified = Verified(receipts, before.tree.digest, landable.change_set.digest, unverified, settings, digest)
+        if not receipts:
+            return verified  # nothing was bound to anything
         after = self._look()
         if after.root_ns != before.root_ns or after.tree.was_touched_since(before.tree, before.moment_ns):
             return verified.unbound()._replace(base_tree="", unverified=_TOUCHED)

@@ -1,4 +1,7 @@
-"""Fixtures for pytest; loaded by its entry point wherever Holdfast is installed.
+"""Fixtures for pytest. Ask for them: `pytest_plugins = ["holdfast.testing.plugin"]` in your conftest.py.
+
+No entry point loads them by itself: it would be loaded by every test run in an environment that has Holdfast, also by
+those that run in a sandbox which does not show where Holdfast comes from.
 
 def test_it(scripted_model, scripted_agent, hostile_agents): ...
 
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-# Loaded by every test run of every project that has Holdfast: what is not used is not imported.
+# What is not used is not imported.
 if TYPE_CHECKING:
     from holdfast.testing.agents import ScriptedAgent
     from holdfast.testing.hostile import HostileAgent
