@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 
-from holdfast.agents.driven import Driver, Installed, drive, installed
+from holdfast.agents.driven import Driver, Installed, Library, installed
 from holdfast.agents.installed import which
 from holdfast.agents.program import Missing
 from holdfast.agents.prompt import prompt
-from holdfast.agents.protocol import Bench, Health
-from holdfast.errors import InvalidInput
-from holdfast.model.agent import Api, Capability, Request, Result
+from holdfast.agents.protocol import ModelAccess
+from holdfast.model.agent import Request
 from holdfast.model.agent_settings import AgentSettings
 
 _DRIVER = "deep_driver.py"
@@ -27,45 +27,22 @@ _HINT = (
 _CLAUDE = "claude"
 
 
-class Deep:
-    capabilities: frozenset[Capability] = frozenset(("edit", "usage"))
-
+class Deep(Library):
     def __init__(self, own: AgentSettings) -> None:
-        self.name = own.name
-        self._own = own
-        anthropic = own.provider == "anthropic" or (not own.provider and own.model.startswith(_CLAUDE))
-        self.api: Api | None = "anthropic" if anthropic else "openai"
+        super().__init__(own)
+        if own.provider == "anthropic" or (not own.provider and own.model.startswith(_CLAUDE)):
+            self.api = "anthropic"
 
-    def validate(self) -> tuple[str, ...]:
-        found = self._found()
-        wrong = [found.why] if isinstance(found, Missing) else []
-        if self._own.transport not in (None, "api"):
-            wrong.append(f"{self.name} has no transport {self._own.transport}: it is api")
-        if not self._own.model:
-            wrong.append(f"{self.name} needs the name of a model: set model under [agents.{self.name}]")
-        return tuple(wrong)
-
-    def health(self) -> Health:
-        found = self._found()
-        if isinstance(found, Missing):
-            return Health(False, False, why_not=found.why, hint=found.hint)
-        return Health(True, not (wrong := self.validate()), found.version, "; ".join(wrong))
-
-    def work(self, request: Request, bench: Bench) -> Result:
-        found = self._found()
-        if isinstance(found, Missing):
-            raise InvalidInput(found.why, hint=found.hint)
-        if bench.model is None:
-            raise InvalidInput(f"{self.name} needs a model, and none can be reached")
+    def _orders(self, request: Request, model: ModelAccess) -> tuple[Driver, Mapping[str, object]]:
         orders = {
             "task": prompt(request),
-            "model": request.model or bench.model.model,
+            "model": request.model or model.model,
             "provider": self.api,
-            "url": bench.model.url if self.api == "anthropic" else f"{bench.model.url}/v1",
-            "key": bench.model.key,
+            "url": model.url if self.api == "anthropic" else f"{model.url}/v1",
+            "key": model.key,
             "turns": request.turns,
         }
-        return drive(self.name, found, Driver(_DRIVER, {"LANGSMITH_TRACING": "false"}), orders, bench)
+        return Driver(_DRIVER, {"LANGSMITH_TRACING": "false"}), orders
 
     def _found(self) -> Installed | Missing:
         place = which(_COMMAND, os.environ.get("PATH", ""))

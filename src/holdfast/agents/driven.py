@@ -22,8 +22,10 @@ from typing import Literal, NamedTuple
 from holdfast.agents.command import installation, result_of
 from holdfast.agents.events import ERROR_KEPT, Event, events, kept, plain_lines
 from holdfast.agents.program import Missing
-from holdfast.agents.protocol import Bench, Start
-from holdfast.model.agent import Claim, Result, Said, Usage, Used
+from holdfast.agents.protocol import Bench, Health, ModelAccess, Start
+from holdfast.errors import InvalidInput
+from holdfast.model.agent import Api, Capability, Claim, Request, Result, Said, Usage, Used
+from holdfast.model.agent_settings import AgentSettings
 
 _STATUSES: dict[str, Literal["begun", "done", "failed"]] = {"begun": "begun", "done": "done", "failed": "failed"}
 _MOST_SEEN = 20_000
@@ -157,3 +159,44 @@ def _names(folder: str) -> list[str]:
         return sorted(os.listdir(folder))
     except OSError:
         return []
+
+
+class Library:
+    """What all agents that are libraries have in common; each says where it is found, and what its driver is told."""
+
+    capabilities: frozenset[Capability] = frozenset(("edit", "usage"))
+    api: Api | None = "openai"
+
+    def __init__(self, own: AgentSettings) -> None:
+        self.name = own.name
+        self._own = own
+
+    def validate(self) -> tuple[str, ...]:
+        found = self._found()
+        wrong = [found.why] if isinstance(found, Missing) else []
+        if self._own.transport not in (None, "api"):
+            wrong.append(f"{self.name} has no transport {self._own.transport}: it is api")
+        if not self._own.model:
+            wrong.append(f"{self.name} needs the name of a model: set model under [agents.{self.name}]")
+        return tuple(wrong)
+
+    def health(self) -> Health:
+        found = self._found()
+        if isinstance(found, Missing):
+            return Health(False, False, why_not=found.why, hint=found.hint)
+        return Health(True, not (wrong := self.validate()), found.version, "; ".join(wrong))
+
+    def work(self, request: Request, bench: Bench) -> Result:
+        found = self._found()
+        if isinstance(found, Missing):
+            raise InvalidInput(found.why, hint=found.hint)
+        if bench.model is None:
+            raise InvalidInput(f"{self.name} needs a model, and none can be reached")
+        driver, orders = self._orders(request, bench.model)
+        return drive(self.name, found, driver, orders, bench)
+
+    def _found(self) -> Installed | Missing:
+        raise NotImplementedError
+
+    def _orders(self, request: Request, model: ModelAccess) -> tuple[Driver, Mapping[str, object]]:
+        raise NotImplementedError

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from holdfast.engine.checking import Checking, Landable
 from holdfast.gates.secrets import masked
 from holdfast.model.agent import Attempt, Result
-from holdfast.model.changeset import ChangeSet
+from holdfast.model.changeset import change_set, differing_paths
 from holdfast.model.configuration import Settings
 from holdfast.model.execution import Receipt
 from holdfast.model.path import parent_of, printable
@@ -44,7 +44,7 @@ class Measuring:
         self._site, self._settings, self._checking = site, settings, checking
         self._plan, self._step = plan, step
         self._blobs = Blobs(site.state)
-        self._before: ChangeSet | None = None
+        self._before = change_set(())
 
     def look_before(self, shadow: Shadow) -> None:
         """What earlier steps did is there already, and not the agent's (G1); a plan of one step needs no look."""
@@ -53,7 +53,7 @@ class Measuring:
 
     def measure(self, number: int, result: Result, shadow: Shadow) -> Measured:
         captured = shadow.capture(self._settings.keep)
-        changed = _differing(self._before, captured.change_set)
+        changed = differing_paths(self._before, captured.change_set)
         missing = tuple(path for path in self._step.expected if not self._will_be_there(path, captured))
         wrong = [*_wrong_with_ending(result), *_wrong_with_capture(captured, changed, missing)]
         receipts: tuple[Receipt, ...] = ()
@@ -80,15 +80,6 @@ class Measuring:
         # Masked before it is cut: half a key has no shape any more.
         tail = masked(log.decode("utf-8", "replace"))[-_MOST_LOG:].strip()
         return f"A check failed: {masked(receipt.detail)}\n{tail}".strip()
-
-
-def _differing(before: ChangeSet | None, after: ChangeSet) -> tuple[str, ...]:
-    if before is None:
-        return tuple(after.paths)
-    old = {change.path: change.post for change in before.changes}
-    new = {change.path: change.post for change in after.changes}
-    nothing = object()
-    return tuple(sorted(path for path in old.keys() | new.keys() if old.get(path, nothing) != new.get(path, nothing)))
 
 
 def _wrong_with_ending(result: Result) -> list[str]:

@@ -64,6 +64,14 @@ def change_set(changes: Iterable[Change], reads: Iterable[Observation] = ()) -> 
     return ChangeSet(ordered, seen_reads, *_digests(ordered, seen_reads))
 
 
+def differing_paths(before: ChangeSet, after: ChangeSet) -> tuple[str, ...]:
+    """The paths that end otherwise in one than in the other; both stand on one base."""
+    old = {change.path: change.post for change in before.changes}
+    new = {change.path: change.post for change in after.changes}
+    nothing = object()
+    return tuple(sorted(path for path in old.keys() | new.keys() if old.get(path, nothing) != new.get(path, nothing)))
+
+
 def images_digest(images: Iterable[tuple[str, Image | None]]) -> str:
     """One digest over what stands at some paths: the proof that a rollback restored them."""
     ordered = sorted(images, key=lambda row: row[0].encode("utf-8", "surrogateescape"))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from holdfast.errors import Blocked, Conflict, InvalidInput
-from holdfast.model.changeset import Change, ChangeSet, change_set
+from holdfast.model.changeset import Change, ChangeSet, change_set, differing_paths
 from holdfast.model.execution import Receipt
 from holdfast.model.image import Image
 from holdfast.model.path import printable
@@ -84,7 +84,7 @@ class Workshop:
         draft.adopt(captured.change_set, captured.seen, captured.sources, hidden.cover)
         after = draft.difference()
         self._standing = {change.path: change.post for change in after.changes}
-        affected = _between(before, after)
+        affected = differing_paths(before, after)
         if isinstance(step, Agent):
             return Ran(receipt.detail, affected, receipt)
         return Ran(f"ran, and changed {len(affected)} paths" if affected else "ran, and changed nothing",
@@ -141,14 +141,6 @@ class Workshop:
         # Each once, in the order they were seen (K3).
         self.suspicious = tuple(dict.fromkeys((*self.suspicious, *map(str, captured.suspicious))))
         self.dangers = tuple(map(str, captured.refused))
-
-
-def _between(before: ChangeSet, after: ChangeSet) -> tuple[str, ...]:
-    """The paths that differ between two change sets on one base."""
-    old = {change.path: change.post for change in before.changes}
-    new = {change.path: change.post for change in after.changes}
-    nothing = object()
-    return tuple(sorted(path for path in old.keys() | new.keys() if old.get(path, nothing) != new.get(path, nothing)))
 
 
 def _ending(step: Run, done: Confined) -> str:
