@@ -76,7 +76,7 @@ def test_it_can_lie(site: Site) -> None:
         result = agent.work(Request("do it"), bench)
         assert changes(shadow.capture()) == {}
     assert (result.claim.success, result.claim.words) == (True, "All tests pass.")
-    assert (result.ending, result.exit_code, result.detail) == ("failed", 3, "exited with 3")
+    assert (result.ending, result.exit_code, result.detail) == ("failed", 3, "it exited with 3")
 
 
 def test_later_attempts_can_differ(site: Site) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
@@ -161,7 +162,7 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-class Library:
+class Library(ABC):
     """What all agents that are libraries have in common; each says where it is found, and what its driver is told."""
 
     capabilities: frozenset[Capability] = frozenset(("edit", "usage"))
@@ -195,8 +196,8 @@ class Library:
         driver, orders = self._orders(request, bench.model)
         return drive(self.name, found, driver, orders, bench)
 
-    def _found(self) -> Installed | Missing:
-        raise NotImplementedError
+    @abstractmethod
+    def _found(self) -> Installed | Missing: ...
 
-    def _orders(self, request: Request, model: ModelAccess) -> tuple[Driver, Mapping[str, object]]:
-        raise NotImplementedError
+    @abstractmethod
+    def _orders(self, request: Request, model: ModelAccess) -> tuple[Driver, Mapping[str, object]]: ...

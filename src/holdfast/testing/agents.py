@@ -15,9 +15,9 @@ import json
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
+from holdfast.agents.command import result_of
 from holdfast.agents.protocol import Bench, Health, Start
-from holdfast.model.agent import Api, Capability, Claim, Ending, Request, Result, Said, Used
-from holdfast.sandbox.confined import Confined
+from holdfast.model.agent import Api, Capability, Claim, Request, Result, Said, Used
 from holdfast.sandbox.shown import interpreter
 from holdfast.testing.script import EditFile, Hang, Say, Shell, WriteFile
 
@@ -119,7 +119,7 @@ class ScriptedAgent:
         orders = json.dumps([[_VERBS[type(act)], *act] for act in acts]).encode()
         heard = _Heard(bench)
         done = bench.run(python(bench, PROGRAM), stdin=orders, on_line=heard.line)
-        return result_of(self.name, done, heard.claim(self._claims, f"attempt-{attempt}"))
+        return result_of(self.name, "command", done, heard.claim(self._claims, f"attempt-{attempt}"))
 
 
 class _Heard:
@@ -157,29 +157,3 @@ class _Heard:
 def python(bench: Bench, source: str, *args: str) -> Start:
     """How a Python program of ours is started in a bench: by an interpreter that the view cannot replace."""
     return Start((interpreter(bench.path).inside, "-I", "-S", "-B", "-c", source, *args), {"PATH": "/usr/bin:/bin"})
-
-
-def result_of(name: str, done: Confined, claim: Claim) -> Result:
-    """How it ended, as we saw it."""
-    ended = done.finished
-    ending: Ending = "finished"
-    detail = ""
-    if done.limit:
-        ending, detail = "limit", f"reached its limit: {done.limit}"
-    elif ended.signal is not None:
-        ending, detail = "killed", f"was ended by signal {ended.signal}"
-    elif ended.exit_code:
-        ending, detail = "failed", f"exited with {ended.exit_code}"
-    return Result(
-        agent=name,
-        transport="command",
-        ending=ending,
-        claim=claim,
-        detail=detail,
-        limit=done.limit,
-        exit_code=ended.exit_code,
-        signal=ended.signal,
-        duration_ms=ended.duration_ms,
-        enforced=done.enforced,
-        left_behind=ended.left_behind,
-    )

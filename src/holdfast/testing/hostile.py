@@ -19,9 +19,10 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
+from holdfast.agents.command import result_of
 from holdfast.agents.protocol import Bench, Health
 from holdfast.model.agent import Api, Capability, Claim, Request, Result
-from holdfast.testing.agents import python, result_of
+from holdfast.testing.agents import python
 from holdfast.testing.hostile_sources import SOURCES
 
 # changes: there is something to land. nothing: there is not, and that is said. limit: a limit ended it.
@@ -87,7 +88,7 @@ class HostileAgent:
     def work(self, request: Request, bench: Bench) -> Result:
         done = bench.run(python(bench, self.program.source))
         words = done.finished.output[-4096:].decode("utf-8", "replace")
-        return result_of(self.name, done, Claim(words, success=True))
+        return result_of(self.name, "command", done, Claim(words, success=True))
 
 
 _APP = ("app.py",)
