@@ -131,7 +131,7 @@ WRONG: dict[str, tuple[tuple[Act, ...], Given, str]] = {
     "a missing file": ((MEND,), Given(expected=("docs/answer.md",)), "docs/answer.md"),
     "a syntax error": ((WriteFile("app.py", "def answer(:\n"),), Given(), "A check failed"),
     "nothing done": ((Say("Everything is done."),), Given(), "Nothing was changed in the files."),
-    "an exit with 1": ((MEND, Say("Done."), Exit(1)), Given(), "You did not finish: exited with 1"),
+    "an exit with 1": ((MEND, Say("Done."), Exit(1)), Given(), "You did not finish: it exited with 1"),
     "a fifo": ((MEND, Shell("mkfifo -m 600 pipe || true")), Given(), "This cannot become part of a change"),
 }
 
