@@ -27,7 +27,7 @@ from holdfast.sandbox.profile import Profile
 from holdfast.sandbox.syscalls import system_call_filter
 from holdfast.sandbox.view import Layer, View
 from holdfast.sandbox.watch import Meter, can_watch, rlimits
-from holdfast.sandbox.wire import LayerRow, Spec, Task, packed
+from holdfast.sandbox.wire import LayerRow, Spec, Task, packed, started
 
 # Asked while a program runs; a word ends it, and says why.
 Stop: TypeAlias = Callable[[], str]
@@ -195,7 +195,7 @@ def _orders(
         tail=(
             *("--remount-ro", "/dev", "--remount-ro", "/"),
             *(("--seccomp", str(descriptors[1])) if len(descriptors) > 1 else ()),
-            *("--", python.inside, "-I", "-S", "-B", shown.INSIDE),
+            *("--", python.inside, "-I", "-S", "-B", *started("inside", python.here, shown.INSIDE)),
         ),
     )
     task = Task(
@@ -249,7 +249,7 @@ def _helper_command(
     report, orders = descriptors[0], descriptors[-1]
     limits = [time for time in (command.timeout_ms, profile.limits.time_ms) if time]
     return command._replace(
-        argv=(python.here, "-I", "-S", "-B", stage, str(orders), str(report)),
+        argv=(python.here, "-I", "-S", "-B", *started("stage", python.here, stage), str(orders), str(report)),
         cwd="/",
         env={"PATH": _HELPERS_PATH},
         timeout_ms=min(limits),

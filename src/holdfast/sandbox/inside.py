@@ -1,6 +1,7 @@
 """The second of two helpers: the first process inside the sandbox. It starts the program and outlives it.
 
-Run by bubblewrap as pid 1 of its namespace: `python -I -S -B inside.py SPEC REPORT`; it imports nothing of Holdfast.
+Run by bubblewrap as pid 1 of its namespace: `python -I -S -B inside.py SPEC REPORT`, or compiled (see `wire`);
+it imports nothing of Holdfast.
 
     CHECKING ──▶ RUNNING ──program ends──▶ COUNTING ──▶ exit: the kernel kills whatever is left
         └── refused                        (100 ms)
@@ -23,11 +24,12 @@ Invariants
 
 from __future__ import annotations
 
+# What `signal` is made of; that one brings `enum`, which takes as long to import as Python to start.
+import _signal as signal  # type: ignore[import-not-found]
 import ctypes
 import marshal
 import os
 import resource
-import signal
 import sys
 import time
 
