@@ -1,0 +1,94 @@
+"""Reading a roadmap of 10,000 tasks (1 MB): goals ≤ 1.0× pyromark and ≤ 0.05× markdown-it-py.
+
+    pip install pyromark markdown-it-py      the contestants; without them there is nothing to compare with
+    python benchmarks/roadmap.py
+
+The contestants only find the structure of the Markdown and hand it over as Python objects, all of which are taken;
+we go on to tasks, ids, files and dependencies. Processor time counts, the contestants take turns, medians are compared.
+Shown beside: that twice the file takes twice the time, what a million lines take, and ticking.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from _measure import Verdict, milliseconds, turns
+
+from holdfast.intake.roadmap import parse, ticked
+
+try:
+    import pyromark
+    from markdown_it import MarkdownIt
+except ImportError as error:
+    sys.exit(f"{error.name} is missing: pip install pyromark markdown-it-py")
+
+TASKS = 10_000
+ROUNDS = 9
+
+
+def roadmap(tasks: int) -> str:
+    """A hundred tasks a phase, ten a section; with prose, and now and then code, subtasks and dependencies."""
+    parts = ["# Roadmap\n\n"]
+    for number in range(tasks):
+        phase, section = divmod(number // 10, 10)
+        if number % 100 == 0:
+            parts.append(
+                f"## Phase {phase + 1}: Part {phase + 1} of the work\n\n"
+                f"**Goal**: everything of part {phase + 1} works\n**Priority**: high\n**Effort**: 3 days\n\n"
+            )
+        if number % 10 == 0:
+            parts.append(f"### {phase + 1}.{section + 1} Area {section + 1}\n\n**Files**: `part_{phase}/area.py`\n\n")
+        box = "x" if number % 3 == 0 else " "
+        parts.append(f"- [{box}] Add case {number} to the table of `part_{phase}`\n  The case is read from the file.\n")
+        if number % 10 == 5:
+            parts.append("  ```python\n  assert read(1) == 2\n  ```\n  - [ ] with a test\n")
+        if number % 10 == 7:
+            parts.append(f"  Depends on **Add case {number - 1} to the table of `part_{phase}`**\n")
+    return "".join(parts)
+
+
+def timed(work: Callable[[], object]) -> Callable[[], float]:
+    def once() -> float:
+        start = time.process_time()
+        work()
+        return time.process_time() - start
+
+    return once
+
+
+def main() -> None:
+    text, twice = roadmap(TASKS), roadmap(2 * TASKS)
+    data = text.encode()
+    found = parse(data)
+    assert len(found.tasks) == TASKS and not found.remarks
+    assert sum(len(task.after) for task in found.tasks) == TASKS // 10
+    options = pyromark.Options.ENABLE_TASKLISTS
+    markdown = MarkdownIt()
+    done = {task.id: not task.done for task in found.tasks}
+    medians = turns(
+        ROUNDS,
+        {
+            "holdfast": timed(lambda: parse(data)),
+            "pyromark": timed(lambda: list(pyromark.events(text, options=options))),
+            "twice": timed(lambda: parse(twice.encode())),
+            "ticked": timed(lambda: ticked(data, "ROADMAP.md", done)),
+        },
+    )
+    medians |= turns(2, {"markdown-it-py": timed(lambda: markdown.parse(text))})
+    print(
+        f"  {TASKS:,} tasks, {len(data) / 1e6:.2f} MB: "
+        + ", ".join(f"{k} {milliseconds(v)} ms" for k, v in medians.items())
+    )
+    print(Verdict("parse, against pyromark's events", medians["holdfast"] / medians["pyromark"], 1.0).line())
+    print(
+        Verdict("parse, against markdown-it-py's tokens", medians["holdfast"] / medians["markdown-it-py"], 0.05).line()
+    )
+    print(Verdict("twice the file", medians["twice"] / medians["holdfast"], 2.5).line())
+    million = b"".join(b"- [ ] Task %d of the list\n" % number for number in range(1_000_000))
+    print(f"  a million lines, each a task: {timed(lambda: parse(million))():.1f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Formats: which reader a file is for. Its content decides; a name that ends in .json says that it must be JSON."""
+
+from __future__ import annotations
+
+from holdfast.intake.roadmap.located import Fault, located
+from holdfast.intake.roadmap.markdown import markdown_reading
+from holdfast.intake.roadmap.reading import Reading
+from holdfast.intake.roadmap.scan import Text, text_of
+from holdfast.intake.roadmap.taskfile import is_task_file, task_reading
+from holdfast.model.task import Remark, Roadmap
+
+NAME = "ROADMAP.md"
+
+
+def parse(data: bytes, name: str = NAME) -> Roadmap:
+    """The tasks of a roadmap. Any bytes give one; what is odd about them is told in its remarks."""
+    return reading_of(text_of(data), name).roadmap
+
+
+def reading_of(text: Text, name: str) -> Reading:
+    is_json = name.lower().endswith(".json")
+    start = text.raw[:1_000].lstrip()[:1]
+    if is_json or start in ("{", "["):
+        try:
+            top = located(text.raw)
+        except Fault as fault:
+            if is_json:
+                return _unread(text.raw.count("\n", 0, fault.offset) + 1, f"not valid JSON: {fault.message}")
+            return markdown_reading(text)
+        if is_json or is_task_file(top):
+            return task_reading(text.raw, top)
+    return markdown_reading(text)
+
+
+def _unread(line: int, what: str) -> Reading:
+    return Reading(Roadmap("prose", "", (), (), (Remark(line, what),)), dict)

@@ -1,0 +1,241 @@
+"""References: from what the words of a roadmap say must come before, to ids.
+
+    "depends on 1.2, T003 and **Add the parser**"  ──▶  ids of tasks
+
+A reference names a task by number, by id, by title; or a section, or a phase, and so all tasks in it.
+One that names nothing becomes a remark: a dependency must not get lost without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from holdfast.model.task import Remark, Task
+
+# Each begins inside a word, so that upper and lower case cost nothing; `STEMS` says which a text needs a look for.
+_CLAUSE = re.compile(
+    r"""(?:epend(?:s|ing)?[ ]on\b(?:\*\*|__)?:?|epend(?:s|encies|ency)(?:\*\*|__)?:
+    |\b(?:[Aa]fter|[Rr]equires|[Pp]rerequisites?)(?:\*\*|__)?:|\b[Bb]locked[ ]by\b(?:\*\*|__)?:?)
+    (?:\*\*(?=[ ]))?[ \t]*([^\n]*)""",
+    re.VERBOSE,
+)
+STEMS = ("epend", "fter", "equires", "locked by", "rerequisite")
+_QUOTED = re.compile(r"\*\*([^*\n]{1,300})\*\*|\"([^\"\n]{1,300})\"|“([^”\n]{1,300})”")
+_PHASES = re.compile(
+    r"[Pp]hases?[ ]((?:\d+(?:\.\d+)*)(?:(?:[ ]?[-–][ ]?|,[ ]?|[ ]and[ ]|[ ]?&[ ]?)\d+(?:\.\d+)*){0,50})"
+)
+_RANGE = re.compile(r"\b([A-Z]{1,9}-?)?(\d{1,7})[ ]?(?:[-–—]|\.\.|through|to)[ ]?(?:\1)?(\d{1,7})\b(?![.\d])")
+_TOKEN = re.compile(r"\b[A-Z][A-Z0-9]{0,9}-\d{1,7}\b|\bT\d{1,6}[a-z]?\b|\b\d{1,6}(?:\.\d{1,6}){0,8}\b")
+_BRACKET = re.compile(r"[()\[\]]")
+_NOTHING = re.compile(r"(?:none|nothing|no dependencies|no prerequisites?|n/?a|-|–|—)?[.!]?\Z", re.IGNORECASE)
+_SPLIT = re.compile(r",|;|\band\b|&")
+# Ids that one file may add by naming whole phases and ranges; more is a mistake, or somebody who wants us to be slow.
+MAX_EXPANDED = 200_000
+_ENDINGS = ".:;! "
+_UNDECORATED = {ord("`"): None, ord("*"): None}
+_MAX_RANGE = 1_000
+
+
+class Clause(NamedTuple):
+    """What somebody wrote behind "depends on"."""
+
+    text: str
+    offset: int
+
+
+class Places(NamedTuple):
+    """Which tasks stand where."""
+
+    # By numbers of sections, names of phases, and numbers within a phase ("2.1").
+    named: Mapping[str, Sequence[str]]
+    # By numbers of phases.
+    phases: Mapping[str, Sequence[str]]
+
+
+class Names:
+    """What can be named in a file, and which tasks that is. An index is made when it is first needed."""
+
+    def __init__(self, tasks: Sequence[Task], places: Callable[[], Places]) -> None:
+        self._tasks = tasks
+        self._found = places
+
+    @cached_property
+    def _places(self) -> Places:
+        return self._found()
+
+    def title(self, words: str) -> Sequence[str]:
+        """The tasks with this title or id, or in the place of this name."""
+        spelled = spelling(words)
+        return _one(self._titles.get(spelled)) or self._ids.get(spelled) or self._places.named.get(spelled, ())
+
+    def number(self, token: str, near: str = "") -> Sequence[str]:
+        """The tasks of this number; of several, the one in the phase with the number `near`."""
+        inside = self._places.named.get(f"{near}.{token}", ()) if near and token.isdigit() else ()
+        return inside or _one(self._numbers.get(token)) or self._places.named.get(token, ())
+
+    def phase(self, number: str) -> Sequence[str] | None:
+        return self._places.phases.get(number)
+
+    @cached_property
+    def _titles(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        # All at once, because most of the time goes into calls, not into characters.
+        spelled = "\n".join([task.title for task in self._tasks]).translate(_UNDECORATED).lower()
+        uneven = "  " in spelled or not spelled.isascii() or "\t" in spelled
+        for words, task in zip(spelled.split("\n") if self._tasks else (), self._tasks, strict=True):
+            words = spelling(words) if uneven else words.rstrip(_ENDINGS)
+            if words in found:
+                found[words].append(task.id)
+            else:
+                found[words] = [task.id]
+        return found
+
+    @cached_property
+    def _ids(self) -> dict[str, list[str]]:
+        return {task.id.lower(): [task.id] for task in self._tasks}
+
+    @cached_property
+    def _numbers(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for task in self._tasks:
+            for number in {task.number, task.number.rpartition(" ")[2]} - {""} if task.number else ():
+                found.setdefault(number, []).append(task.id)
+        return found
+
+
+def _one(ids: Sequence[str] | None) -> Sequence[str]:
+    """Nothing where several tasks share a name: to wait for a wrong one is worse than a remark."""
+    return ids if ids is not None and len(ids) == 1 else ()
+
+
+def spelling(title: str) -> str:
+    """One spelling for a title, however it is decorated."""
+    return " ".join(title.translate(_UNDECORATED).lower().split()).rstrip(_ENDINGS)
+
+
+def clauses(text: str) -> Iterator[Clause]:
+    """What a text says must come before."""
+    for found in _CLAUSE.finditer(text):
+        yield Clause(_sentence(found[1]), found.start())
+
+
+def _sentence(text: str) -> str:
+    """Up to the end of the sentence, or of the bracket that was open before it."""
+    text = text[:2_000]
+    if ")" in text or "]" in text:
+        depth = 0
+        for bracket in _BRACKET.finditer(text):
+            depth += 1 if bracket[0] in "([" else -1
+            if depth < 0:
+                text = text[: bracket.start()]
+                break
+    end = text.find(". ")
+    return (text[:end] if end >= 0 else text).strip().removesuffix(".")
+
+
+def named(clause: str, names: Names, near: str = "") -> tuple[list[str], list[str]]:
+    """The ids that a clause names, and what in it names nothing; it stands in the phase with the number `near`."""
+    if _NOTHING.match(clause):
+        return [], []
+    found: list[str] = []
+    lost: list[str] = []
+    if whole := names.title(clause):
+        return list(whole), []
+    rest = clause
+    for quoted in _QUOTED.finditer(clause):
+        title = quoted[1] or quoted[2] or quoted[3]
+        ids = names.title(title) or names.number(title.strip().rstrip(":"))
+        found += ids
+        lost += [] if ids else [title]
+        rest = rest.replace(quoted[0], ",", 1)
+    found_here, lost_here = _unquoted(rest, names, near)
+    return found + found_here, lost + lost_here
+
+
+def _unquoted(text: str, names: Names, near: str) -> tuple[list[str], list[str]]:
+    found: list[str] = []
+    lost: list[str] = []
+    for phases in _PHASES.finditer(text):
+        for number in numbers_in(phases[1]):
+            inside = names.phase(number)
+            found += inside or ()
+            lost += [f"phase {number}"] if inside is None else []
+    text = _PHASES.sub(",", text)
+    for token in tokens_in(text):
+        ids = names.number(token, near)
+        found += ids
+        lost += [] if ids else [token]
+    for part in _SPLIT.split(_TOKEN.sub(",", _RANGE.sub(",", text))):
+        # Words that are left over are a title, a remark of the author, or the name of a phase.
+        ids = names.title(part.strip().strip("()`\"' "))
+        found += ids
+        if not ids and not found and not lost and len(part.split()) > 1:
+            lost.append(part.strip())
+    return found, lost
+
+
+def tokens_in(text: str) -> list[str]:
+    """The numbers and written ids in a text, ranges (`T004-T007`) spelled out."""
+    found: list[str] = []
+    for whole in _RANGE.finditer(text):
+        letters, low, high = whole[1] or "", int(whole[2]), int(whole[3])
+        if letters and low <= high < low + _MAX_RANGE:
+            found += (f"{letters}{n:0{len(whole[2])}d}" for n in range(low, high + 1))
+    return found + _TOKEN.findall(_RANGE.sub(lambda m: "," if m[1] else m[0], text))
+
+
+def numbers_in(text: str) -> list[str]:
+    """The numbers of phases: `1, 2 and 4-6`."""
+    found: list[str] = []
+    for part in re.finditer(r"(\d+(?:\.\d+)*)(?:[ ]?[-–][ ]?(\d+)(?![.\d]))?", text):
+        if part[2] and part[1].isdigit() and len(part[1]) < 7 > len(part[2]):
+            low, high = int(part[1]), int(part[2])
+            found += map(str, range(low, min(high, low + _MAX_RANGE) + 1))
+        else:
+            found.append(part[1])
+    return found
+
+
+def circles(tasks: Sequence[Task]) -> Iterator[Remark]:
+    """One remark for the tasks that wait for each other, if any do."""
+    waiting = {task.id: set(task.after) for task in tasks if task.after}
+    if not waiting:
+        return
+    behind: dict[str, list[str]] = {}
+    for id, before in waiting.items():
+        for other in before:
+            behind.setdefault(other, []).append(id)
+    ready = [id for id in behind if id not in waiting]
+    while ready:
+        free = ready.pop()
+        for id in behind.get(free, ()):
+            waiting[id].discard(free)
+            if not waiting[id]:
+                del waiting[id]
+                ready.append(id)
+    # What only waits for the circle is left over as well; what nobody left over waits for is not in it.
+    if left := _in_circle(waiting):
+        first = next(task for task in tasks if task.id in left)
+        shown = ", ".join(sorted(left)[:6])
+        yield Remark(first.line, f"these tasks wait for each other, and none can ever begin: {shown}")
+
+
+def _in_circle(waiting: dict[str, set[str]]) -> set[str]:
+    """Follow what is waited for, from any of those left over, until one comes up again."""
+    if not waiting:
+        return set()
+    seen: dict[str, int] = {}
+    path: list[str] = []
+    id = next(iter(waiting))
+    while id not in seen:
+        seen[id] = len(path)
+        path.append(id)
+        id = next(iter(sorted(other for other in waiting[id] if other in waiting)))
+    return set(path[seen[id] :])
+
+
+def unique(ids: Iterable[str], own: str = "") -> tuple[str, ...]:
+    return tuple(dict.fromkeys(id for id in ids if id != own))

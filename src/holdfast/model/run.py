@@ -1,0 +1,170 @@
+"""Runs as nouns: one drive over a roadmap, its options, and the events it tells.
+
+    RUNNING ──everything settled──▶ FINISHED
+       │  ├──a person, Ctrl-C─────▶ STOPPED ──resume──▶ RUNNING
+       │  ├──only people can go on▶ WAITING ──resume──▶ RUNNING
+       │  └──budget, time─────────▶ LIMIT ────resume──▶ RUNNING
+
+A run that was killed stays RUNNING in the records: whoever opens it next goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeAlias
+
+from holdfast.model.agent import Happening, Usage
+from holdfast.model.configuration import Budget, Checkpoint
+from holdfast.model.fix import Category
+from holdfast.model.task import Strategy, TaskState
+
+RunState = Literal["RUNNING", "FINISHED", "STOPPED", "WAITING", "LIMIT"]
+RUN_STATES: tuple[RunState, ...] = ("RUNNING", "FINISHED", "STOPPED", "WAITING", "LIMIT")
+# When a person is asked besides what policy asks: before a task starts, before its work lands, when it deletes.
+AskAt = Literal["before", "after", "destructive"]
+ASKS: tuple[AskAt, ...] = ("before", "after", "destructive")
+# In which order finished work lands: as it becomes ready, or as the roadmap has it.
+LandingOrder = Literal["finished", "roadmap"]
+LANDING_ORDERS: tuple[LandingOrder, ...] = ("finished", "roadmap")
+GroupBy = Literal["off", "file", "section", "similarity"]
+GROUPINGS: tuple[GroupBy, ...] = ("off", "file", "section", "similarity")
+OnTaskFailure = Literal["continue", "stop"]
+# What happens after a failed attempt: nothing, it is proposed to a person, it is done.
+Adaptive = Literal["off", "suggest", "auto"]
+ADAPTIVES: tuple[Adaptive, ...] = ("off", "suggest", "auto")
+RecoveryApproval = Literal["auto", "ask", "log", "ask for decompose"]
+RECOVERY_APPROVALS: tuple[RecoveryApproval, ...] = ("auto", "ask", "log", "ask for decompose")
+
+
+class RunOptions(NamedTuple):
+    """What a person chose for a run; written down with it, so that `resume` is the same run."""
+
+    agent: str = "auto"
+    parallel: int = 1
+    # 0 is all of them.
+    most_tasks: int = 0
+    # Attempts at a task, each of which may let the agent mend its work `mends` times.
+    attempts: int = 3
+    mends: int = 2
+    within_ms: int = 1_200_000
+    budget: Budget = Budget()
+    ask: tuple[AskAt, ...] = ()
+    on_failure: OnTaskFailure = "continue"
+    landing: LandingOrder = "finished"
+    checkpoint: Checkpoint | None = None
+    sync: bool = True
+    group: GroupBy = "off"
+    adaptive: Adaptive = "auto"
+    recovery: RecoveryApproval = "auto"
+    unverified_because: str = ""
+    only: tuple[str, ...] = ()
+    # Agents work in this process too; without, all work is left to workers elsewhere.
+    here: bool = True
+
+
+class RunRecord(NamedTuple):
+    """A run as the ledger tells it."""
+
+    id: str
+    roadmap: str
+    options: RunOptions = RunOptions()
+    state: RunState = "RUNNING"
+    because: str = ""
+    # Who started it: the approvals that it gives by itself are theirs.
+    by: str = ""
+    yes: bool = False
+    started_ns: int = 0
+    at_ns: int = 0
+    # Time that it was at work in earlier sittings.
+    worked_ms: int = 0
+    # What was checked out when it began; clones on other machines have that.
+    commit: str = ""
+
+
+# ── what a run tells while it goes on; the words in capitals are those other tools read ──
+
+
+class RunStarted(NamedTuple):
+    run: str
+    roadmap: str
+    tasks: int
+    to_do: int
+    event: Literal["EXECUTION_STARTED"] = "EXECUTION_STARTED"
+
+
+class TaskStarted(NamedTuple):
+    run: str
+    task: str
+    attempt: int
+    agent: str
+    event: Literal["TASK_STARTED"] = "TASK_STARTED"
+
+
+class TaskMoved(NamedTuple):
+    run: str
+    task: str
+    state: TaskState
+    because: str = ""
+    event: Literal["TASK_STATE"] = "TASK_STATE"
+
+
+class TaskCompleted(NamedTuple):
+    run: str
+    task: str
+    execution: str
+    commit: str
+    attempts: int
+    files: int
+    event: Literal["TASK_COMPLETED"] = "TASK_COMPLETED"
+
+
+class TaskFailed(NamedTuple):
+    """An attempt that did not land, and what is done about it."""
+
+    run: str
+    task: str
+    attempt: int
+    category: Category
+    because: str
+    strategy: Strategy
+    event: Literal["TASK_FAILED"] = "TASK_FAILED"
+
+
+class AgentSeen(NamedTuple):
+    """What the agent of a task is doing."""
+
+    run: str
+    task: str
+    happening: Happening
+    event: Literal["AGENT"] = "AGENT"
+
+
+class Heartbeat(NamedTuple):
+    run: str
+    running: int
+    landed: int
+    usage: Usage
+    worked_ms: int
+    event: Literal["HEARTBEAT"] = "HEARTBEAT"
+
+
+class RunFinished(NamedTuple):
+    run: str
+    state: RunState
+    completed: int
+    failed: int
+    waiting: int
+    left: int
+    usage: Usage
+    because: str = ""
+    event: Literal["EXECUTION_FINISHED"] = "EXECUTION_FINISHED"
+
+
+RunEvent: TypeAlias = (
+    RunStarted | TaskStarted | TaskMoved | TaskCompleted | TaskFailed | AgentSeen | Heartbeat | RunFinished
+)
+RunWatcher: TypeAlias = Callable[[RunEvent], None]
+EVENTS: tuple[str, ...] = (
+    "EXECUTION_STARTED", "TASK_STARTED", "TASK_STATE", "TASK_COMPLETED", "TASK_FAILED", "AGENT", "HEARTBEAT",
+    "EXECUTION_FINISHED",
+)  # fmt: skip
