@@ -75,13 +75,18 @@ RULES: tuple[Rule, ...] = (
         r": invalid-syntax: |^invalid-syntax: ",
         r"\berror: .{1,200}  \[syntax\]$",
         r"\bsyntax error near unexpected token\b",
+        # Our own check names the place in the next line, and no kind of error.
+        r"\bsyntax of \d+ touched .{1,60} exited with [1-9]",
+        r"\bdata files: .{1,500}: not (?:JSON|TOML|YAML)\b",
         r"\byaml\.(?:scanner\.ScannerError|parser\.ParserError)\b",
     ),
     *_rules(
         "import",
         r"\bImportError: cannot import name ",
         r"\bImportError: attempted relative import ",
-        r"\bCannot find module '\.{1,2}/",
+        # A path, and not the name of a package: node resolves imports of its modules before it misses them.
+        r"\bCannot find module '(?:\.{1,2}/|(?:file://)?/(?![^'\n]{0,300}/node_modules/))",
+        r"^\S{1,300}:\d+: \.{1,2}/\S{0,200} leads to no file\b",
         r"\berror TS2307: Cannot find module '\.{1,2}/",
         r"\berror TS(?:2305|2614|2459): ",
         r"\bimport cycle not allowed\b",
@@ -90,7 +95,8 @@ RULES: tuple[Rule, ...] = (
     ),
     *_rules(
         "missing dependency",
-        r"\bModuleNotFoundError: No module named '(?P<module>[\w.]{1,200})'",
+        # Also as our own check of imports says it, and `python -m`, which uses no quotes.
+        r": No module named '?(?P<module>[\w.]{1,200})",
         r"\b[Cc]annot find module '(?P<module>[\w@./-]{1,200})'",
         r"\bCannot find package '(?P<module>[\w@./-]{1,200})'",
         r"\berror: Cannot find implementation or library stub for module named \"(?P<module>[\w.]{1,200})\"",
