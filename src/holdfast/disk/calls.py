@@ -75,6 +75,7 @@ class Calls:
     rmdir = staticmethod(os.rmdir)
     unlink = staticmethod(os.unlink)
     rename = staticmethod(os.rename)
+    link = staticmethod(os.link)
     symlink = staticmethod(os.symlink)
     readlink = staticmethod(os.readlink)
     chmod = staticmethod(os.chmod)

@@ -1,0 +1,117 @@
+"""What the user and the repository have configured, as far as a checkpoint needs it: read, never obeyed blindly.
+
+Invariants
+  S1  Reading starts no program: git lists its settings, and nothing in them is a command to `git config`.
+  S2  Whether a stranger's repository is to be trusted stands in the user's and the host's settings only.
+  S3  Names and addresses are one line without the signs that would end them in a commit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from holdfast.disk.calls import Calls
+from holdfast.errors import Blocked
+from holdfast.model.path import printable
+from holdfast.workspace.plumbing import around
+from holdfast.workspace.trailers import one_line
+
+_TRUE = frozenset({"", "true", "yes", "on", "1"})
+_HASHES = {"sha1": "sha1", "sha256": "sha256"}
+# How line ends are turned, who may read what is written, and how a file is compared with its entry in the index:
+# git decides by the last ones which entries it must look at again, and would lose sight of an edit otherwise.
+_CARRIED = (
+    "core.autocrlf",
+    "core.eol",
+    "core.sharedrepository",
+    "core.filemode",
+    "core.symlinks",
+    "core.trustctime",
+    "core.checkstat",
+)
+_OURS = frozenset({"system", "global"})
+
+
+class Person(NamedTuple):
+    name: str = "Holdfast"
+    email: str = "holdfast@localhost"
+
+
+class GitSettings(NamedTuple):
+    """`carried` are settings under which git works for us too; none of them can name a program."""
+
+    hashing: str
+    bare: bool
+    work_tree: str
+    file_modes: bool
+    author: Person
+    committer: Person
+    carried: tuple[tuple[str, str], ...]
+    hooks: tuple[str, ...] = ()
+    safe: tuple[str, ...] = ()
+
+    def is_safe(self, top: str) -> bool:
+        return any(named == "*" or os.path.realpath(os.path.expanduser(named)) == top for named in self.safe)
+
+
+def read_settings(git_dir: str, top: str, calls: Calls) -> GitSettings:
+    """All layers, the repository's last, as git would see them."""
+    rows = around(git_dir, top, calls, _layers()).listed("config", "--list", "-z", "--show-scope", "--includes")
+    scopes, items = rows[::2], rows[1::2]
+    if len(scopes) != len(items):
+        raise Blocked("git's settings cannot be understood")
+    values: dict[str, str] = {}
+    safe: list[str] = []
+    hooks: list[str] = []
+    for scope, item in zip(scopes, items, strict=True):
+        key, found, value = os.fsdecode(item).partition("\n")
+        values[key] = value if found else "true"
+        if key == "safe.directory" and scope.decode() in _OURS:
+            safe = [*safe, value] if value else []  # S2; an empty one takes back those before
+        if key.startswith("hook.") and scope.decode() not in _OURS:
+            hooks.append(printable(key))
+    return _settings(values, tuple(hooks), tuple(safe))
+
+
+def _settings(values: Mapping[str, str], hooks: tuple[str, ...], safe: tuple[str, ...]) -> GitSettings:
+    hashing = _HASHES.get(values.get("extensions.objectformat", "sha1"))
+    if hashing is None:
+        raise Blocked(f"objects are named by {printable(values['extensions.objectformat'])}, which is not known")
+    carried = [(name, values[name]) for name in _CARRIED if name in values]
+    return GitSettings(
+        hashing=hashing,
+        bare=values.get("core.bare", "false").lower() in _TRUE,
+        work_tree=values.get("core.worktree", ""),
+        file_modes=values.get("core.filemode", "true").lower() in _TRUE,
+        author=_person(values, "author"),
+        committer=_person(values, "committer"),
+        carried=(*carried, ("core.attributesfile", _attributes_file(values))),
+        hooks=hooks,
+        safe=safe,
+    )
+
+
+def _person(values: Mapping[str, str], role: str) -> Person:
+    name = _plain(values.get(f"{role}.name", values.get("user.name", "")))
+    email = _plain(values.get(f"{role}.email", values.get("user.email", "")))
+    return Person(name or Person().name, email or Person().email) if name or email else Person()
+
+
+def _plain(text: str) -> str:
+    # Git refuses these signs in a name, and drops dots and such at its ends.
+    return one_line(text.replace("<", "").replace(">", "")).strip(" .,:;\"'\\")
+
+
+def _attributes_file(values: Mapping[str, str]) -> str:
+    named = values.get("core.attributesfile", "")
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return os.path.expanduser(named) if named else os.path.join(base, "git/attributes")
+
+
+def _layers() -> dict[str, str]:
+    """Where the user's and the host's settings are: the only time that git is shown them. Empty means git's default."""
+    names = ("XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL")
+    shown = {name: os.environ.get(name, "") for name in names}
+    return {**shown, "HOME": os.path.expanduser("~"), "GIT_CONFIG_NOSYSTEM": ""}

@@ -1,0 +1,213 @@
+"""A hostile repository's configuration starts no program: each case leaves a canary where a program of it ran."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from checkpointed import AT, at, commits, git, landed, put, repository
+from holdfast.errors import Blocked, Conflict
+from holdfast.workspace.checkpoint import check_possible, checkpoint, find_checkpoint, revert
+
+
+class Attack(NamedTuple):
+    """Settings with {canary} for a program; what a user does to set it off: the proof that it is armed."""
+
+    settings: tuple[tuple[str, str], ...]
+    set_off: tuple[str, ...]
+    prepare: Callable[[Path], None] = lambda place: None
+
+
+def _edited(place: Path) -> None:
+    put(place, "src/c.py", b"edited\n")
+
+
+def _hooks(place: Path) -> None:
+    _edited(place)
+    program = (place.parent / "canary-program").read_bytes()
+    for name in ("pre-commit", "post-commit", "reference-transaction", "post-index-change", "commit-msg", "update"):
+        put(place, f".git/hooks/{name}", program)
+        (place / ".git/hooks" / name).chmod(0o755)
+
+
+def _hook_folder(place: Path) -> None:
+    _hooks(place)
+    (place / ".git/hooks").rename(place.parent / "other-hooks")
+
+
+def _included(place: Path) -> None:
+    _hook_folder(place)
+    put(place.parent, "included", f"[core]\nhooksPath = {place.parent}/other-hooks\n".encode())
+
+
+def _filtered(place: Path) -> None:
+    put(place, ".gitattributes", b"src/c.py filter=x\n")
+    git(place, "add", ".gitattributes")
+    git(place, "commit", "-qm", "attributes")
+    put(place, "src/c.py", b"edited\n")
+
+
+ATTACKS = {
+    "hooks": Attack((), ("commit", "-qam", "x"), _hooks),
+    "core.hooksPath": Attack(
+        (("core.hooksPath", "{place}/../other-hooks"),),
+        ("commit", "-qam", "x"),
+        _hook_folder,
+    ),
+    "include.path": Attack(
+        (("include.path", "{place}/../included"),),
+        ("commit", "-qam", "x"),
+        _included,
+    ),
+    "core.fsmonitor": Attack((("core.fsmonitor", "{canary}"),), ("status",)),
+    "filter of another path": Attack(
+        (("filter.x.clean", "{canary}"), ("filter.x.required", "true")), ("add", "src/c.py"), _filtered
+    ),
+    "filter.process": Attack((("filter.x.process", "{canary}"),), ("add", "src/c.py"), _filtered),
+    "diff.external": Attack((("diff.external", "{canary}"),), ("diff",), _edited),
+    "gpg.program": Attack(
+        (("gpg.program", "{canary}"), ("commit.gpgSign", "true"), ("log.showSignature", "true")),
+        ("commit", "-qam", "x"),
+        _edited,
+    ),
+    "alias": Attack(
+        tuple((f"alias.{verb}", "!{canary}") for verb in ("update-ref", "hash-object", "cat-file", "other")),
+        ("other",),
+    ),
+    "core.sshCommand": Attack(
+        (("core.sshCommand", "{canary}"), ("remote.o.url", "ssh://127.0.0.1/x"), ("remote.o.promisor", "true")),
+        ("fetch", "o"),
+    ),
+    "core.editor": Attack((("core.editor", "{canary}"),), ("commit", "-a"), _edited),
+    "credential.helper": Attack((("credential.helper", "{canary}"),), ("credential", "fill")),
+    "core.alternateRefsCommand": Attack(
+        (("core.alternateRefsCommand", "{canary}"),),
+        ("fetch", "-q", "."),
+        lambda place: put(place, ".git/objects/info/alternates", f"{place.parent}/lender/.git/objects\n".encode()),
+    ),
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "home").mkdir()
+    for name in ("GIT_CONFIG_GLOBAL", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home/.gitconfig").write_text("[user]\nname = Ann\nemail = ann@example.org\n")
+    put(tmp_path, "canary-program", f"#!/bin/sh\n: > {tmp_path}/canary\nexit 1\n".encode())
+    (tmp_path / "canary-program").chmod(0o755)
+    repository(tmp_path / "lender")
+    return repository(tmp_path / "work")
+
+
+def _armed(place: Path, attack: Attack) -> None:
+    attack.prepare(place)
+    for name, value in attack.settings:
+        git(place, "config", name, value.format(canary=place.parent / "canary-program", place=place))
+
+
+def _users_git(place: Path, *words: str) -> None:
+    """With nobody at the keyboard; whether it succeeds does not matter."""
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+    asked = b"protocol=https\nhost=127.0.0.1\n\n"
+    command = ["git", "-C", str(place), *words]
+    subprocess.run(command, capture_output=True, input=asked, check=False, env=environment, start_new_session=True)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_nothing_that_the_repository_configures_is_run(place: Path, name: str) -> None:
+    """Checks, checkpoint, search and undo start no program of the repository; the user's own git would."""
+    attack = ATTACKS[name]
+    _armed(place, attack)
+    landing = landed(place, {"a.txt": b"two\r\n", "n.txt": b"n\n"})
+    canary = place.parent / "canary"
+    check_possible(at(place), landing.changes)
+    commit = checkpoint(at(place), landing)
+    assert commit is not None
+    assert find_checkpoint(at(place), "x-1", AT) is not None
+    assert revert(at(place), commit.id, landed(place, {"n.txt": None}, "x-2")) is not None
+    assert not canary.exists()
+    _users_git(place, *attack.set_off)
+    assert canary.exists(), "this attack would not have been noticed"
+
+
+def test_a_pager_is_not_started(place: Path) -> None:
+    """A configured pager is not started, for any verb."""
+    for key in ("core.pager", "pager.config", "pager.rev-list", "pager.cat-file", "pager.update-ref"):
+        git(place, "config", key, str(place.parent / "canary-program"))
+    assert checkpoint(at(place), landed(place, {"a.txt": b"two\n"})) is not None
+    assert not (place.parent / "canary").exists()
+
+
+def test_a_racily_clean_file_with_a_filter_starts_nothing(place: Path) -> None:
+    """Git compares a file with its entry when both are equally old, through its filter: not when it works for us."""
+    put(place, ".gitattributes", b"src/c.py filter=x\n")
+    git(place, "add", "-A")
+    git(place, "commit", "-qm", "attributes")
+
+    def racy() -> None:
+        entry = (place / "src/c.py").stat()
+        os.utime(place / ".git/index", ns=(entry.st_mtime_ns, entry.st_mtime_ns))
+
+    git(place, "config", "filter.x.clean", str(place.parent / "canary-program"))
+    racy()
+    assert checkpoint(at(place), landed(place, {"a.txt": b"two\n"})) is not None
+    assert not (place.parent / "canary").exists()
+    racy()
+    _users_git(place, "update-index", "--force-remove", "run.sh")
+    assert (place.parent / "canary").exists(), "this attack would not have been noticed"
+
+
+def test_a_work_tree_elsewhere_is_not_written_to(place: Path, tmp_path: Path) -> None:
+    """core.worktree that points at another directory is refused, and nothing is written there."""
+    (tmp_path / "victim").mkdir()
+    landing = landed(place, {"a.txt": b"two\n"})
+    git(place, "config", "core.worktree", str(tmp_path / "victim"))
+    with pytest.raises(Blocked, match="elsewhere"):
+        checkpoint(at(place), landing)
+    assert list((tmp_path / "victim").iterdir()) == []
+
+
+def test_a_log_that_leads_out_is_not_appended_to(place: Path, tmp_path: Path) -> None:
+    """Git would follow a link in its logs and append to the user's file."""
+    put(tmp_path, "profile", b"# mine\n")
+    (place / ".git/logs/HEAD").unlink()
+    (place / ".git/logs/HEAD").symlink_to(tmp_path / "profile")
+    landing = landed(place, {"a.txt": b"two\n"})
+    with pytest.raises(Blocked):
+        checkpoint(at(place), landing)
+    assert (tmp_path / "profile").read_bytes() == b"# mine\n"
+    assert commits(place) == 0
+
+
+def test_a_link_in_place_of_a_landed_file_is_not_followed(place: Path, tmp_path: Path) -> None:
+    """A path that became a link since the landing gives no bytes from behind it."""
+    put(tmp_path, "secret", b"two\n")
+    landing = landed(place, {"src/b.py": b"two\n"})
+    (place / "src").rename(place / "moved")
+    (tmp_path / "outside").mkdir()
+    put(tmp_path, "outside/b.py", b"two\n")
+    (place / "src").symlink_to(tmp_path / "outside")
+    with pytest.raises(Conflict):
+        checkpoint(at(place), landing)
+
+
+def test_the_environment_of_the_user_has_no_say(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Variables that redirect git, or name programs for it, are not handed on."""
+    program = str(tmp_path / "canary-program")
+    for name in ("GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_EDITOR", "GIT_ASKPASS"):
+        monkeypatch.setenv(name, program)
+    landing = landed(place, {"a.txt": b"two\n"})
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "lender/.git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "stray"))
+    commit = checkpoint(at(place), landing)
+    monkeypatch.delenv("GIT_DIR")
+    monkeypatch.delenv("GIT_INDEX_FILE")
+    assert commit is not None and git(place, "rev-parse", "HEAD").strip() == commit.id
+    assert not (tmp_path / "stray").exists() and not (tmp_path / "canary").exists()
