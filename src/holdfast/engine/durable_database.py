@@ -1,0 +1,101 @@
+"""The engine's database: a SQLite file of this workspace, or a PostgreSQL that many machines share.
+
+Invariants
+  E1  `engine.db` is a private file (0600, ours, no symbolic link) in a private directory, or nothing is opened: who can
+      write it decides what runs. SQLite gives its companions (-wal, -shm) the same mode.
+  E2  Every commit is on the disk before it counts (WAL, synchronous FULL). Writers take turns from their first
+      statement on (IMMEDIATE), and wait for each other instead of failing.
+  E3  A client of PostgreSQL that freezes inside a transaction is thrown out by the server, and its locks with it.
+  E4  Passwords are in no message: URLs are never printed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from holdfast.disk.calls import CALLS
+from holdfast.engine.durable import Database
+from holdfast.errors import Blocked, InvalidInput, Unsupported
+from holdfast.store.private import READ, create_private, open_private
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+    from sqlalchemy.engine.interfaces import DBAPIConnection
+
+FILE = "engine.db"
+_BUSY_MS = 60_000
+_POOL = 20
+_CONNECT_SECONDS = 10
+# Shorter than any sensible lease: what a frozen worker holds must be free when its items are taken from it.
+_IDLE_IN_TRANSACTION_MS = 10_000
+
+
+def connect(database: Database) -> sa.Engine:
+    """A pool of connections; nothing is connected yet."""
+    return _postgresql(database.url) if database.url else _sqlite(os.path.join(database.state, FILE))
+
+
+def exists(database: Database) -> bool:
+    """Whether anything can have been stored there; looking makes nothing."""
+    return bool(database.url) or os.path.exists(os.path.join(database.state, FILE))
+
+
+def reachable(engine: sa.Engine) -> None:
+    """Blocked when nobody answers: everything later waits for a database that is away, and this must not."""
+    from sqlalchemy.exc import OperationalError
+
+    try:
+        engine.connect().close()
+    except OperationalError as error:
+        raise Blocked(f"the engine's database does not answer: {error.orig}") from None
+
+
+def _sqlite(path: str) -> sa.Engine:
+    import sqlalchemy as sa
+
+    create_private(path, b"", CALLS)
+    CALLS.close(open_private(path, READ, CALLS))
+    url = sa.URL.create("sqlite", database=path)
+    # One statement at a time in each connection, whichever thread uses it: the pool hands it out.
+    engine = sa.create_engine(
+        url,
+        pool_size=_POOL,
+        max_overflow=_POOL,
+        pool_timeout=_BUSY_MS / 1000,
+        connect_args={"check_same_thread": False},
+    )
+    sa.event.listen(engine, "connect", _prepared)
+    return engine
+
+
+def _prepared(connection: DBAPIConnection, _: object) -> None:
+    cursor = connection.cursor()
+    # Before anything else: the switch to WAL itself may have to wait.
+    cursor.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    (mode,) = cursor.fetchone() or ("none",)
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+    connection.isolation_level = "IMMEDIATE"
+    if mode != "wal":
+        raise Unsupported(f"this file system cannot hold the engine's database: SQLite stays in mode {mode}")
+
+
+def _postgresql(address: str) -> sa.Engine:
+    import sqlalchemy as sa
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = sa.make_url(address)
+    except ArgumentError:
+        raise InvalidInput("the database URL cannot be read", hint="postgresql://USER@HOST:PORT/NAME") from None
+    if url.get_backend_name() != "postgresql":
+        raise InvalidInput("only PostgreSQL can be shared by machines", hint="postgresql://USER@HOST:PORT/NAME")
+    options = f"-c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION_MS}"
+    return sa.create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        pool_size=_POOL, max_overflow=_POOL, pool_pre_ping=True,
+        connect_args={"connect_timeout": _CONNECT_SECONDS, "application_name": "holdfast", "options": options},
+    )  # fmt: skip
