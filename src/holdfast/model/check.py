@@ -125,7 +125,7 @@ def masked(url: str) -> str:
 
 def masked_words(text: str) -> str:
     """A text of somebody's own, with every URL in it masked."""
-    return re.sub(r"[A-Za-z][A-Za-z0-9+.-]*://\S+", lambda found: masked(found[0]), text)
+    return re.sub(r"[A-Za-z][A-Za-z0-9+.-]{0,40}://\S+", lambda found: masked(found[0]), text)
 
 
 def subject(check: VerifyCheck | HealthCheck) -> str:
