@@ -8,7 +8,7 @@ Invariants
   CF1  A file that is there and cannot be read, understood or trusted is an error; nothing runs on half a configuration.
   CF2  Unknown keys are errors, in every table.
   CF3  The project names checks, hints, hidden paths and tighter policy, and nothing else: whatever starts a program
-       outside the sandbox, gives network, sets a limit, names a person or an agent is refused there.
+       outside the sandbox, gives network, sets a limit, names a person or an agent, or starts a run is refused there.
   CF4  Where managed and user both speak, managed wins; limits are the lower of both.
   CF5  A trusted file belongs to its owner (root, or this user) and nobody else may write it or its directory.
 
@@ -40,13 +40,14 @@ from holdfast.model.configuration import (
 )
 from holdfast.model.path import printable
 from holdfast.model.tables import Layer, Source, Table
+from holdfast.model.trigger_settings import TriggerSettings, triggers_in
 
 MANAGED_FILE = "/etc/holdfast/config.toml"
 PROJECT_FILE = "holdfast.toml"
 MOST_BYTES = 1_000_000
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_TRUSTED_ONLY = ("approvers", "me", "sandbox", "limits", "run", "agents", "providers", "services")
+_TRUSTED_ONLY = ("approvers", "me", "sandbox", "limits", "run", "agents", "providers", "services", "triggers")
 _KEY_DIGITS = frozenset("0123456789abcdef")
 _KEY_LENGTH = 64
 T = TypeVar("T")
@@ -81,6 +82,7 @@ class _Said(NamedTuple):
     agents: tuple[AgentSettings, ...]
     providers: tuple[ProviderSettings, ...]
     services: tuple[tuple[str, tuple[str, ...]], ...]
+    triggers: tuple[TriggerSettings, ...]
 
 
 def places_of(workspace: str) -> Places:
@@ -201,6 +203,7 @@ def _said(source: Source) -> _Said:
         agents=tuple(agents_in(agents, lambda table: _limits(table, close=False))),
         providers=tuple(providers_in(_section(top, "providers"))),
         services=tuple(_services(_section(top, "services"))),
+        triggers=tuple(_triggers(_section(top, "triggers"))),
     )
     for table in (workspace, checks, hints, sandbox, me, run, top):
         table.close()
@@ -278,6 +281,19 @@ def _services(table: Table) -> Iterator[tuple[str, tuple[str, ...]]]:
         service.close()
 
 
+def _triggers(table: Table) -> Iterator[TriggerSettings]:
+    """Which time zones there are is for this host to say."""
+    for trigger in triggers_in(table):
+        if trigger.timezone != "UTC":
+            from zoneinfo import ZoneInfo  # only where somebody names one
+
+            try:
+                ZoneInfo(trigger.timezone)
+            except (OSError, ValueError, KeyError):
+                _section(table, trigger.name).refuse("timezone", f"is not known here: {trigger.timezone!r}")
+        yield trigger
+
+
 # ── all layers together, the most trusted first ──
 
 
@@ -285,6 +301,7 @@ def _combined(said: Sequence[_Said]) -> Settings:
     _refuse_added_approvers(said)
     agents = {agent.name: agent for layer in reversed(said) for agent in layer.agents}
     providers = {provider.name: provider for layer in reversed(said) for provider in layer.providers}
+    triggers = {trigger.name: trigger for layer in reversed(said) for trigger in layer.triggers}
     return Settings(
         hidden=_joined(layer.hidden for layer in said),
         keep=_joined(layer.keep for layer in said),
@@ -303,6 +320,7 @@ def _combined(said: Sequence[_Said]) -> Settings:
         agents=tuple(agents[name] for name in sorted(agents)),
         providers=tuple(providers[name] for name in sorted(providers)),
         services=tuple(sorted({name: argv for layer in reversed(said) for name, argv in layer.services}.items())),
+        triggers=tuple(triggers[name] for name in sorted(triggers)),
         origins=tuple(origin for layer in said for origin in _origins(layer.source)),
     )
 

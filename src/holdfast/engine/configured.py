@@ -15,6 +15,7 @@ from holdfast.gates.policy import Limits, Policy, Scalars
 from holdfast.gates.self_tests import Failure, count_self_tests, run_self_tests
 from holdfast.model.configuration import Settings
 from holdfast.model.tables import Layer
+from holdfast.model.trigger_settings import TriggerSettings
 from holdfast.sandbox import profile
 from holdfast.settings import Places, load
 
@@ -31,16 +32,12 @@ class File(NamedTuple):
 
 
 class Value(NamedTuple):
-    """One key as it holds now. `value` is JSON; without layers it is the default.
-
-    What is not `in_force` is for a stage that this release does not have.
-    """
+    """One key as it holds now. `value` is JSON; without layers it is the default."""
 
     key: str
     value: object
     unit: Unit = ""
     layers: tuple[Layer, ...] = ()
-    in_force: bool = True
 
 
 class Judgement(NamedTuple):
@@ -137,13 +134,11 @@ _KEYS: tuple[tuple[str, Unit, Callable[[Settings], object]], ...] = (
     ("run.checkpoint", "", lambda s: s.run.checkpoint),
     ("run.budget", "", lambda s: s.run.budget._asdict()),
 )
-# Read and checked, so that a file is right or wrong today, but nothing asks for them yet.
-_LATER_TABLES = ("run.",)
 
 
 def _rows(settings: Settings) -> Iterator[Value]:
     for key, unit, read in _KEYS:
-        yield Value(key, read(settings), unit, in_force=not key.startswith(_LATER_TABLES))
+        yield Value(key, read(settings), unit)
     for name, public in settings.approvers:
         yield Value(f"approvers.{name}", public)
     for name, argv in settings.services:
@@ -152,6 +147,19 @@ def _rows(settings: Settings) -> Iterator[Value]:
         yield Value(f"agents.{agent.name}", {**agent._asdict(), "limits": agent.limits._asdict()})
     for provider in settings.providers:
         yield Value(f"providers.{provider.name}", {**provider._asdict(), "prices": [list(p) for p in provider.prices]})
+    for trigger in settings.triggers:
+        yield Value(f"triggers.{trigger.name}", _stated(trigger))
+
+
+def _stated(trigger: TriggerSettings) -> dict[str, object]:
+    """What belongs to its kind: a time zone says nothing about files, and a rest of files nothing about a clock."""
+    told: dict[str, object] = {"kind": trigger.kind, "roadmap": trigger.roadmap, "agent": trigger.agent}
+    if trigger.kind == "cron":
+        return {**told, "cron": trigger.cron, "timezone": trigger.timezone}
+    if trigger.kind == "webhook":
+        return told
+    watched = {"changed": list(trigger.changed)} if trigger.kind == "changed" else {"queue": trigger.queue}
+    return {**told, **watched, "settle_ms": trigger.settle_ms}
 
 
 def _or(stated: int | None, default: int) -> int:

@@ -10,6 +10,7 @@ from holdfast.model.tables import Layer, Source
 
 if TYPE_CHECKING:  # it stands on the words of this module
     from holdfast.model.agent_settings import AgentSettings, ProviderSettings
+    from holdfast.model.trigger_settings import TriggerSettings
 
 Transport = Literal["acp", "headless", "api", "command", "manual"]
 Network = Literal["none", "loopback", "proxy", "full"]
@@ -98,6 +99,8 @@ class Settings:
     providers: tuple[ProviderSettings, ...] = ()
     # Services that are plain processes: (name, the command that starts it). Whatever else restarts is systemd's.
     services: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    # What starts runs without a person at the keyboard.
+    triggers: tuple[TriggerSettings, ...] = ()
     # Every key that some file states, the most trusted file first.
     origins: tuple[Origin, ...] = ()
 
