@@ -29,7 +29,7 @@ from holdfast.engine.delegation_told import failure_of, not_asked, receipt_of
 from holdfast.engine.measuring import Measured, Measuring
 from holdfast.engine.model_access import Access, Mark, Recorded, model_access
 from holdfast.engine.past import outcome_of
-from holdfast.errors import Conflict, InvalidInput
+from holdfast.errors import Conflict, Interrupted, InvalidInput
 from holdfast.gates.secrets import masked
 from holdfast.model.agent import Attempt, Began, Delegation, Happening, Request, Result, reworded
 from holdfast.model.agent_settings import AgentSettings
@@ -46,6 +46,8 @@ from holdfast.workspace.site import Site
 FindAgent = Callable[[str], Agent]
 Note = Callable[[Delegation], None]
 _MOST_NAMES = 5
+# The limit's name when somebody outside wants no more of it.
+STOPPED = "stopped"
 
 
 class _Task(NamedTuple):
@@ -73,8 +75,9 @@ class Delegating:
         watcher: Watcher,
         breakers: Breakers,
         person: Person | None = None,
+        stop: Callable[[], bool] = bool,
     ) -> None:
-        self._person, self._breakers = person, breakers
+        self._person, self._breakers, self._stop = person, breakers, stop
         self._site, self._settings, self._plan = site, settings, plan
         self._checking, self._find, self._note, self._watcher = checking, find, note, watcher
         self._blobs = Blobs(site.state)
@@ -114,6 +117,7 @@ class Delegating:
                 if captured is None:
                     raise not_asked(step.name, leave, time.time_ns())
                 return captured, leave
+            self._require_wanted()
             task.bench.begin()
             task.bench.see(Began(step.name, len(attempts) + 1, attempts[-1].evidence if attempts else ""))
             attempt, captured = self._attempted(len(attempts) + 1, task, request, leave.ticket)
@@ -130,6 +134,7 @@ class Delegating:
         before = task.access.mark()
         try:
             result = self._told(task.agent.work(request, task.bench), task, before)
+            self._require_wanted()
             found = task.measuring.measure(number, result, task.shadow)
         except BaseException:  # whatever it is, the attempt says nothing about the agent
             self._breakers.give_back(ticket)
@@ -147,6 +152,11 @@ class Delegating:
             detail=masked(result.detail),
             transcript=self._blobs.put(text.encode("utf-8", "surrogatepass")),
         )
+
+    def _require_wanted(self) -> None:
+        """What was stopped from outside says nothing about the agent, and is no attempt."""
+        if self._stop():
+            raise Interrupted("the work was stopped", hint="Nothing was changed.")
 
     # ── the bench ──
 
@@ -168,7 +178,7 @@ class Delegating:
             within_ms=within,
             watcher=self._watched,
             spending=access.spent,
-            stop=access.stopped,
+            stop=lambda: access.stopped() or (STOPPED if self._stop() else ""),
             person=self._person,
         )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from holdfast.agents.protocol import Agent, Person, Watcher
 from holdfast.agents.readiness import readiness
@@ -14,10 +15,12 @@ from holdfast.engine.delegation import Delegating
 from holdfast.engine.needs import needs_of
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.router import Choice, choose
+from holdfast.engine.routing_file import RoutingDecision
 from holdfast.engine.simulator import Hire
 from holdfast.errors import InvalidInput
 from holdfast.model.agent import Delegation, Happening
-from holdfast.model.configuration import Settings
+from holdfast.model.agent_settings import AgentSettings
+from holdfast.model.configuration import Budget, Settings
 from holdfast.model.plan import Agent as AgentStep
 from holdfast.model.plan import Plan
 from holdfast.simulation.workshop import Delegate
@@ -31,8 +34,13 @@ def hire(
     watcher: Watcher | None,
     person: Person | None = None,
     told: Callable[[Delegation], None] | None = None,
+    most: Budget | None = None,
+    stop: Callable[[], bool] = bool,
 ) -> Hire:
-    """For `Simulator.simulate`: work is noted in the pipeline's ledger, whatever becomes of it; `told` hears of it."""
+    """For `Simulator.simulate`: work is noted in the pipeline's ledger, whatever becomes of it; `told` hears of it.
+
+    `most` is what may be spent, where the configuration of the agent allows no less; `stop` ends it (Interrupted).
+    """
 
     def note(plan: Plan, delegation: Delegation) -> None:
         pipeline.note_delegation(plan, delegation)
@@ -43,7 +51,7 @@ def hire(
         _require_one_author(plan)
         return Delegating(
             pipeline.site,
-            settings,
+            settings if most is None else _spending(settings, plan.agent, most),
             plan,
             pipeline.simulator.checking,
             lambda name: agents[name] if name in agents else agent_named(name, settings),
@@ -51,17 +59,36 @@ def hire(
             watcher or _unwatched,
             Breakers(Adapters(pipeline.records), ResilienceLog(pipeline.site.state), time.time_ns),
             person,
+            stop,
         )
 
     return for_plan
 
 
-def routed(pipeline: Pipeline, task: str) -> Choice:
-    """Which agent should get a task, and why; Blocked when none can. A person is asked only when the words say so."""
+def routed(pipeline: Pipeline, task: str, id: str = "", decisions: Sequence[RoutingDecision] = ()) -> Choice:
+    """Which agent should get a task, and why; Blocked when none can. A person is asked only when the words say so.
+
+    `decisions` are what somebody decided beforehand, about tasks by their ids.
+    """
     settings = pipeline.governance.settings()
     found = ((agent, readiness(agent, settings).health) for agent in every_agent(settings))
     candidates = candidates_of(found, Adapters(pipeline.records), time.time_ns())
-    return choose(task, needs_of(task), candidates)
+    return choose(id or task, needs_of(task), candidates, decisions)
+
+
+def _spending(settings: Settings, name: str, most: Budget) -> Settings:
+    """The settings in which this agent may spend no more than that."""
+    own = settings.agent(name) or AgentSettings(name)
+    tighter = own._replace(
+        micro_usd=_less(own.micro_usd, most.micro_usd),
+        tokens=_less(own.tokens, most.tokens),
+        turns=_less(own.turns, most.turns),
+    )
+    return replace(settings, agents=(tighter, *(agent for agent in settings.agents if agent.name != name)))
+
+
+def _less(one: int | None, other: int | None) -> int | None:
+    return min((value for value in (one, other) if value is not None), default=None)
 
 
 def _require_one_author(plan: Plan) -> None:

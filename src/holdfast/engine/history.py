@@ -80,21 +80,25 @@ def collect(pipeline: Pipeline, *, keep_ns: int, now_ns: int) -> Reclaimed:
     """Forget the material of executions older than `keep_ns`, but never of the newest ones.
 
     Kept plans and simulations go with their age too, unless somebody approved one and it still waits to land.
+    What a run needs to go on stays, however long it waits.
     """
+    from holdfast.engine.run_papers import needed_by_runs  # only gc asks, and every verb would pay for it
+
     with pipeline.locked():
+        needed = needed_by_runs(pipeline.site, pipeline.records)
         rows = [row for row in pipeline.records.executions() if row.kept]
         old = [row.id for row in rows[KEEP_AT_LEAST:] if row.at_ns < now_ns - keep_ns]
         pack = [row.id for row in rows if row.at_ns < now_ns - PACK_AFTER_NS]
-        logs = _log_digests(pipeline)
+        logs = _log_digests(pipeline) | needed.blobs
         result = reclaim(pipeline.site, forget=old, pack=pack, needed_blobs=logs)
         pipeline.records.forget_material(list(result.forgotten))
         Running(pipeline.site.state).tidy({row.id for row in rows} - set(result.forgotten))
-        papers = forget_dossiers(pipeline.site, now_ns - keep_ns, _awaited(pipeline, now_ns))
+        papers = forget_dossiers(pipeline.site, now_ns - keep_ns, _awaited(pipeline, now_ns, needed.simulations))
         return result._replace(papers=papers)
 
 
-def _awaited(pipeline: Pipeline, now_ns: int) -> frozenset[str]:
-    """Simulations with an approval that is neither used nor expired, and their plans."""
+def _awaited(pipeline: Pipeline, now_ns: int, asked: frozenset[str]) -> frozenset[str]:
+    """Simulations with an approval that is neither used nor expired, those that a run asks about, and their plans."""
     records = pipeline.records
     used = {id for row in records.executions() for id in _names(row, "approvals")}
     approved = {
@@ -102,8 +106,9 @@ def _awaited(pipeline: Pipeline, now_ns: int) -> frozenset[str]:
         for paper in records.papers("approvals")
         if paper.id not in used and paper.document["answer"] == "approve" and _until(paper) > now_ns
     }
-    plans = {paper.subject for paper in records.papers("simulations") if paper.id in approved}
-    return frozenset(approved | plans)
+    wanted = approved | asked
+    plans = {paper.subject for paper in records.papers("simulations") if paper.id in wanted}
+    return frozenset(wanted | plans)
 
 
 def _until(paper: Paper) -> int:

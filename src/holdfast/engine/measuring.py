@@ -25,7 +25,7 @@ from holdfast.workspace.shadow import Shadow
 from holdfast.workspace.site import Site
 from holdfast.workspace.touched import name_of
 
-_MOST_EVIDENCE = 12_000
+MOST_EVIDENCE = 12_000
 _MOST_LOG = 4_000
 _MOST_NAMES = 20
 
@@ -60,8 +60,8 @@ class Measuring:
         if not wrong and not captured.moved:
             landable = Landable(captured.change_set, captured.seen, captured.sources)
             receipts = self._checking.verify_in(shadow, self._plan, landable).receipts
-            wrong = [self._failed_check(receipt) for receipt in receipts if not receipt.passed]
-        evidence = "\n\n".join(wrong)[:_MOST_EVIDENCE]
+            wrong = [failed_check(self._blobs, receipt) for receipt in receipts if not receipt.passed]
+        evidence = "\n\n".join(wrong)[:MOST_EVIDENCE]
         return Measured(Attempt(number, result, changed, missing, receipts, evidence), captured)
 
     def _will_be_there(self, path: str, captured: Captured) -> bool:
@@ -75,11 +75,13 @@ class Measuring:
         except OSError:
             return False  # no directory, or a link on the way: nothing that lands there
 
-    def _failed_check(self, receipt: Receipt) -> str:
-        log = self._blobs.get(receipt.log_digest) if receipt.log_digest else b""
-        # Masked before it is cut: half a key has no shape any more.
-        tail = masked(log.decode("utf-8", "replace"))[-_MOST_LOG:].strip()
-        return f"A check failed: {masked(receipt.detail)}\n{tail}".strip()
+
+def failed_check(blobs: Blobs, receipt: Receipt) -> str:
+    """What an agent is told of it: the receipt, and the end of its log."""
+    log = blobs.get(receipt.log_digest) if receipt.log_digest else b""
+    # Masked before it is cut: half a key has no shape any more.
+    tail = masked(log.decode("utf-8", "replace"))[-_MOST_LOG:].strip()
+    return f"A check failed: {masked(receipt.detail)}\n{tail}".strip()
 
 
 def _wrong_with_ending(result: Result) -> list[str]:

@@ -36,7 +36,9 @@ from holdfast.model.plan import Plan
 from holdfast.settlement.custody import Filed, file_papers
 from holdfast.settlement.delegated import delegation_body
 from holdfast.settlement.record import KIND, Closing, Outcome, catch_up, settle
+from holdfast.settlement.runs import project_run
 from holdfast.store.blobs import Blobs
+from holdfast.store.chain import Record
 from holdfast.store.contents import write_contents
 from holdfast.store.database import Records, Row
 from holdfast.store.ledger import Ledger
@@ -126,6 +128,16 @@ class Pipeline:
             self._recover()
             entry = self.ledger.append(kind, body, time.time_ns())
             self.records.mark_projected(entry.seq)
+
+    def note_run(self, entries: list[Record]) -> None:
+        """How a run and its tasks moved: durable with one sync, then in the tables."""
+        with (
+            Lock(self._lock_path, wait=max(self._wait, _PATIENCE), calls=self.site.calls),
+            told("the run cannot be recorded"),
+        ):
+            self._recover()
+            for entry in self.ledger.append_many(entries):
+                project_run(self.records, entry)
 
     def decide(self, simulated: Simulated, verified: Verified, tree: str = "") -> Decision:
         """The write gate's decision, in the ledger together with the report it is about.

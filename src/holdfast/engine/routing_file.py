@@ -12,6 +12,7 @@ Invariants
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,12 +21,14 @@ from holdfast.intake.jsontext import load
 from holdfast.intake.values import Fault
 from holdfast.model.path import printable
 from holdfast.model.tables import Table
+from holdfast.workspace.site import Site
 
 FILE = "routing_decisions.json"
 VERSION = 1
 MOST_DECISIONS = 10_000
 MOST_BYTES = 4 << 20
 _LONGEST = 200
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class RoutingDecision(NamedTuple):
@@ -84,6 +87,21 @@ def _word(table: Table, key: str) -> str:
     if not text or len(text) > _LONGEST:
         table.refuse(key, "is missing" if text is None else f"must be a text of 1 to {_LONGEST} characters")
     return text
+
+
+def read_decisions(site: Site) -> tuple[RoutingDecision, ...]:
+    """Those of the workspace's own file; none where there is none."""
+    site.workspace.forget()
+    try:
+        fd = site.calls.open_beneath(FILE, _READ, site.workspace.fd)
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise InvalidInput(f"{FILE} cannot be read: {error.strerror}") from error
+    try:
+        return decisions_in(site.calls.pread(fd, MOST_BYTES + 1, 0))
+    finally:
+        site.calls.close(fd)
 
 
 def decision_for(task: str, decisions: Sequence[RoutingDecision]) -> RoutingDecision | None:

@@ -18,6 +18,7 @@ from holdfast.model.canonical import Json
 from holdfast.model.execution import RESULT_WORDS, Divergence, Execution, StepResult
 from holdfast.model.path import printable
 from holdfast.settlement.custody import project_paper
+from holdfast.settlement.runs import project_run
 from holdfast.store.chain import Entry
 from holdfast.store.database import Records, Row
 from holdfast.store.documents import packed
@@ -78,7 +79,7 @@ def catch_up(ledger: Ledger, records: Records) -> int:
     for entry in reversed(missing):
         if entry.kind == KIND:
             project(records, entry, None)
-        elif not project_paper(records, entry):
+        elif not project_paper(records, entry) and not project_run(records, entry):
             records.mark_projected(entry.seq)
     return len(missing)
 

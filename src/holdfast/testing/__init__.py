@@ -5,6 +5,7 @@
     model_server   a model that follows a script and speaks the wires of real ones
     agents         an agent that follows a script
     hostile        agents that cheat, and what must hold all the same
+    engine         a durable engine that runs nothing: the test says how everything ends
     conformance    all of those against your own adapter, one verdict each
     plugin         the pytest fixtures
 
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.testing.agents import ScriptedAgent
+    from holdfast.testing.engine import HandEngine
     from holdfast.testing.faults import (
         ALL,
         CHANGES,
@@ -44,6 +46,7 @@ __all__ = [
     "Fail",
     "Fault",
     "FaultyCalls",
+    "HandEngine",
     "HostileAgent",
     "HostileProgram",
     "Kill",
@@ -63,6 +66,8 @@ def __getattr__(name: str) -> object:
         from holdfast.testing import agents as room
     elif name in ("HOSTILE", "HostileAgent", "HostileProgram"):
         from holdfast.testing import hostile as room
+    elif name == "HandEngine":
+        from holdfast.testing import engine as room
     elif name == "ScriptedModel":
         from holdfast.testing import model_server as room
     elif name in __all__:

@@ -1,0 +1,81 @@
+"""What the driver needs from others: orders, rules, and the world as people and budgets make it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from holdfast.engine.orders import Landed, LandOrder, Order, Unlanded, Unworked
+from holdfast.engine.taskbook import TaskBook
+from holdfast.model.task import Roadmap, Task, TaskRecord, Tried
+
+
+class Orders(Protocol):
+    """Orders are made once, when an attempt begins, and kept: what lands is an answer to what was asked."""
+
+    def made(self, task: Task, record: TaskRecord) -> TaskRecord:
+        """The record with its agent, and an order that is kept; Blocked or InvalidInput when nobody can be asked."""
+        ...
+
+    def order(self, record: TaskRecord) -> Order:
+        """UnknownId when it is kept no more."""
+        ...
+
+    def land_order(self, record: TaskRecord) -> LandOrder: ...
+
+
+class Verdict(NamedTuple):
+    """What is done about an attempt that came to nothing: the record after it, and the attempt as it is kept."""
+
+    record: TaskRecord
+    tried: Tried
+
+
+class Rules(Protocol):
+    """What may start and land, and what follows from a failure; made from one reading of the roadmap."""
+
+    roadmap: Roadmap
+
+    def has(self, task: str) -> bool: ...
+
+    def moved(self, record: TaskRecord) -> None: ...
+
+    def ready(self) -> Iterable[Task]: ...
+
+    def landing(self, worked: Sequence[str], *, in_turn: bool = True) -> str:
+        """Which of them lands next, and never another one; empty while it is nobody's turn."""
+        ...
+
+    def blocked(self) -> Iterable[tuple[str, str]]: ...
+
+    def after(self, record: TaskRecord, failed: Unworked | Unlanded) -> Verdict: ...
+
+
+class World(Protocol):
+    """What the driver must know of the world; everything here is read afresh."""
+
+    def rules(self, book: TaskBook) -> Rules:
+        """The same object as long as the roadmap stays as it is."""
+        ...
+
+    def answered(self, record: TaskRecord) -> TaskRecord | None:
+        """The record as it goes on after a person's answer; None while there is none."""
+        ...
+
+    def exhausted(self, book: TaskBook, worked_ms: int) -> str:
+        """Why the budget of the run is used up; empty while it is not."""
+        ...
+
+    def stop_asked(self) -> str: ...
+
+    def landed(self, record: TaskRecord) -> Landed | None:
+        """The landing of what was asked last for this task, if the ledger knows one that stands."""
+        ...
+
+    def said(self, record: TaskRecord, words: str) -> None:
+        """What a worker elsewhere tells of its agent, for the ledger; Tampering when it is not told as one is."""
+        ...
+
+    def moved(self, book: TaskBook, *, last: bool = False) -> None:
+        """Something moved: side files, and check boxes that a crash left behind. `last`: the run ends."""
+        ...

@@ -1,0 +1,167 @@
+"""A run put together: book, engine, driver, workbench and lane over one workspace.
+
+    outfit ─▶ home engine (one process per workspace) ─▶ driver ─▶ the run, as it ended
+
+The functions that the engine calls run in its threads: each opens the workspace for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from holdfast.agents.protocol import Agent, Person, Watcher
+from holdfast.engine.distance import Distance
+from holdfast.engine.driver import LAND, WORK, Driver
+from holdfast.engine.durable import Database, Function, Inside, Left, Queue, Registry
+from holdfast.engine.lane import Checkpoint, Lane, from_own_stock
+from holdfast.engine.orders import Answer, LandOrder, Order, item_id, land_order_from, order_from, packed, plan_of
+from holdfast.engine.pipeline import Pipeline
+from holdfast.engine.roadmap_file import RoadmapFile
+from holdfast.engine.roadmap_orders import RoadmapOrders, land_order_of
+from holdfast.engine.run_world import Export, RoadmapWorld
+from holdfast.engine.taskbook import RUN_ID, TaskBook
+from holdfast.engine.work import Ground, Workbench
+from holdfast.errors import Interrupted, Tampering
+from holdfast.model.agent import Happening
+from holdfast.model.canonical import Json
+from holdfast.model.configuration import Budget
+from holdfast.model.run import AgentSeen, RunRecord, RunWatcher
+from holdfast.model.task import Task
+from holdfast.settlement.runs import task_record
+from holdfast.store.large_blobs import LargeBlobs
+from holdfast.store.runs import Runs
+
+# Ended items and shared bytes that nobody asked for since; without an end they would only grow.
+_REMEMBERED_DAYS = 30.0
+Opened = Callable[[], AbstractContextManager[Pipeline]]
+
+
+class Outfit(NamedTuple):
+    """What a run needs besides its roadmap; `wiring` puts it together."""
+
+    workspace: str
+    database: Database
+    # A pipeline of the thread that asks.
+    opened: Opened
+    ground: Ground
+    checkpoint: Checkpoint
+    # Who gets a task, and who else could.
+    route: Callable[[Task], str]
+    agents: Mapping[str, Agent]
+    others: tuple[str, ...]
+    watcher: RunWatcher
+    export: Export
+    stop: Callable[[], str]
+    person: Person | None = None
+    mirrored: bool = False
+    # Others work too, on other machines; `go` makes it where the database is shared.
+    distance: Distance | None = None
+    # In place of real work and landings, for who measures the loop alone.
+    functions: Registry | None = None
+
+    def base(self, pipeline: Pipeline) -> Callable[[], str]:
+        """What an order says about the tree it is for: nothing, where all work is done here."""
+        distance = self.distance
+        return (lambda: "") if distance is None else lambda: distance.base(pipeline)
+
+
+def go(pipeline: Pipeline, run: RunRecord, outfit: Outfit) -> RunRecord:
+    """Drive the run until it ends or somebody stops it; Locked when another process drives one here."""
+    from holdfast.engine.durable_running import home
+
+    if outfit.database.url:
+        outfit = outfit._replace(distance=_distance(outfit.database, run.commit), mirrored=True)
+    book = TaskBook(pipeline, run, outfit.watcher)
+    file = RoadmapFile(pipeline.site, run.roadmap)
+    world = RoadmapWorld(pipeline, file, run.options, outfit.others, outfit.stop, outfit.export)
+    working = work_queue(outfit.workspace)
+    line = Queue(working, each=run.options.parallel)
+    here, elsewhere = ((line,), ()) if run.options.here else ((), (line,))
+    told_here: dict[str, Json] = {}
+    functions = outfit.functions or registry(outfit, run, lambda: world.left, told_here)
+    with home(outfit.database, outfit.workspace, functions, here, elsewhere=elsewhere) as engine:
+        engine.forget(f"{RUN_ID}-", _REMEMBERED_DAYS)  # the book knows what became of them
+        orders = RoadmapOrders(
+            run, LargeBlobs(pipeline.site.state), lambda: world.now, outfit.route, outfit.base(pipeline),
+            mirrored=outfit.mirrored,
+        )  # fmt: skip
+        distance = outfit.distance
+        if distance is not None:
+            world.on_said = lambda record, words: distance.heard(pipeline, plan_of(orders.order(record)), words)
+        driver = Driver(
+            book, engine, orders, world, outfit.watcher, working, overlapping=outfit.mirrored,
+            told_here=told_here if distance is not None else None,
+        )  # fmt: skip
+        if run.options.sync:
+            world.tick_all(book)
+        return driver.drive()
+
+
+def registry(outfit: Outfit, run: RunRecord, left: Callable[[], Budget], told_here: dict[str, Json]) -> Registry:
+    """What the engine can be asked for; how landings end is noted in `told_here` too.
+
+    What lands, and who said yes to it, is in the book: the engine's database may be shared, and says only when.
+    """
+
+    def watched(order: Order) -> Watcher:
+        def see(happening: Happening) -> None:
+            outfit.watcher(AgentSeen(order.run, order.task, happening))
+
+        return see
+
+    bench = Workbench(outfit.ground, outfit.agents, watched, outfit.person, left)
+    lane = Lane(outfit.opened, outfit.checkpoint, outfit.distance.fetch if outfit.distance else from_own_stock)
+
+    def work(inside: Inside, argument: Json) -> Json:
+        return packed(worked(bench, inside, argument))
+
+    def land(inside: Inside, argument: Json) -> Json:
+        task = land_order_from(document_of(argument)).order.task
+        with outfit.opened() as pipeline:
+            order = booked_landing(pipeline, run, task, inside.id)
+        told_here[inside.id] = packed(lane.land(order))
+        return told_here[inside.id]
+
+    functions: dict[str, Function] = {WORK: work, LAND: land}
+    return functions
+
+
+def booked_landing(pipeline: Pipeline, run: RunRecord, task: str, item: str) -> LandOrder:
+    """The landing of a task that the book says is under way as this item; Tampering when it says another thing."""
+    record = task_record(Runs(pipeline.records), run.id, task)
+    if not record.landing or item_id(record) != item:
+        raise Tampering(f"{item} is no landing that is under way")
+    return land_order_of(run, LargeBlobs(pipeline.site.state), record)
+
+
+def worked(bench: Workbench, inside: Inside, argument: Json) -> Answer:
+    """The order done; left as it was begun when the engine wants it no more, so that it can be begun again."""
+    try:
+        return bench.work(order_from(document_of(argument)), lambda: inside.stopping)
+    except Interrupted:
+        if inside.stopping:
+            raise Left from None
+        raise
+
+
+def _distance(database: Database, commit: str) -> Distance:
+    from holdfast.engine.durable_database import connect
+    from holdfast.store.shared_stock import SharedStock
+
+    stock = SharedStock(connect(database))
+    stock.create()
+    stock.forget(_REMEMBERED_DAYS)
+    return Distance(stock, commit)
+
+
+def work_queue(workspace: str) -> str:
+    """Where the orders of a workspace stand in line; workers on other machines listen there."""
+    return f"{WORK}:{workspace}"
+
+
+def document_of(argument: Json) -> dict[str, Json]:
+    if not isinstance(argument, dict):
+        raise Tampering("an order is an object")
+    return argument

@@ -1,0 +1,108 @@
+"""Where agents work: over the workspace itself, over a mirror of it while others land, or on another machine.
+
+    one at a time ....... the workspace: nothing is copied, and nothing lands meanwhile
+    several at once ..... one mirror each, brought to what stands now; a mirror is copied once and then follows
+    another machine ..... a mirror of the base that the order names, from git objects and the shared stock
+
+Invariants
+  Q1  A mirror is brought up to date while nobody lands, so it is a tree that stood, never half of a landing.
+  Q2  What comes of work over a mirror is carried by digest: bytes, logs, transcripts, and what the agent said.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import NamedTuple
+
+from holdfast.engine.orders import Order
+from holdfast.engine.pipeline import Pipeline
+from holdfast.errors import Locked
+from holdfast.store.large_blobs import LargeBlobs, Stock, carry
+from holdfast.workspace.manifest import manifest_of, unpacked_manifest
+from holdfast.workspace.mirror import Mirror
+from holdfast.workspace.origins import FromGit, FromStock, FromWorkspace, Origin
+
+Opening = Callable[[str], AbstractContextManager[Pipeline]]
+FOLDER = "mirrors"
+_MOST = 256
+
+
+class Place(NamedTuple):
+    """`pipeline` is of the tree that is worked over. `stock`: where the work goes, if not to there."""
+
+    pipeline: Pipeline
+    stock: Stock | None = None
+    # The ledger that shall know of the work; None on another machine, which sends its word along.
+    home: Pipeline | None = None
+    # Who owns everything there, if owners could not be kept.
+    owner: tuple[int, int] | None = None
+
+    def carry(self, digests: Iterable[str]) -> None:
+        """Bring these bytes to where they are wanted, durable (Q2)."""
+        if self.stock is not None:
+            carry(digests, LargeBlobs(self.pipeline.site.state), self.stock)
+            if isinstance(self.stock, LargeBlobs):
+                self.stock.make_durable()
+
+
+class Grounds:
+    """Of one workspace, by its path."""
+
+    def __init__(self, workspace: str, opening: Opening) -> None:
+        self._workspace, self._opening = workspace, opening
+
+    @contextmanager
+    def __call__(self, order: Order) -> Iterator[Place]:
+        with self._opening(self._workspace) as home:
+            if not order.mirrored:
+                yield Place(home)
+                return
+            with self._brought(home) as mirror, self._opening(mirror.path) as pipeline:
+                yield Place(pipeline, LargeBlobs(home.site.state), home)
+
+    def _brought(self, home: Pipeline) -> Mirror:
+        """A mirror of what stands now, ours until it is closed (Q1)."""
+        hidden = home.governance.settings().hidden
+        with home.locked():
+            mirror = _free(os.path.join(home.site.state.path, FOLDER))
+            try:
+                base = manifest_of(home.site, hidden=hidden)
+                mirror.bring_to(base, FromWorkspace(home.site))
+                mirror.borrow_git(base, home.site.path)
+            except BaseException:
+                mirror.close()
+                raise
+        return mirror
+
+
+class DistantGrounds:
+    """On a machine that has no workspace: `folder` is for mirrors, `repository` a clone, or nothing."""
+
+    def __init__(self, folder: str, repository: str, stock: Stock, opening: Opening) -> None:
+        self._folder, self._repository, self._stock, self._opening = folder, repository, stock, opening
+
+    @contextmanager
+    def __call__(self, order: Order) -> Iterator[Place]:
+        owner = os.geteuid(), os.getegid()
+        base = unpacked_manifest(b"".join(self._stock.pieces(order.base))).owned_by(*owner)
+        origins: list[Origin] = [FromStock(self._stock)]
+        if self._repository:
+            origins.append(FromGit(self._repository, dict(base.names)))
+        with _free(self._folder) as mirror:
+            mirror.bring_to(base, *origins)
+            if self._repository and base.commit:
+                mirror.borrow_git(base, self._repository, base.commit)
+            with self._opening(mirror.path) as pipeline:
+                yield Place(pipeline, self._stock, None, owner)
+
+
+def _free(folder: str) -> Mirror:
+    """The first that nobody works over; there are never more than work at once."""
+    for number in range(1, _MOST):
+        try:
+            return Mirror.at(os.path.join(folder, str(number)))
+        except Locked:
+            continue
+    raise Locked(f"{_MOST} mirrors are all worked over")

@@ -1,0 +1,102 @@
+"""Landmarks: what landed becomes a commit, with its roadmap's tick where that is all that changed there.
+
+Invariants
+  N1  One execution, one commit in each repository that it touched, made now or found (see `workspace.checkpoint`).
+  N2  The roadmap goes into the commit only if check boxes are all that differs from what is checked out: whatever else
+      a person wrote there stays theirs to commit.
+"""
+
+from __future__ import annotations
+
+import os
+
+from blake3 import blake3
+
+from holdfast.engine.difference import past_difference
+from holdfast.engine.orders import LandOrder
+from holdfast.engine.pipeline import Pipeline
+from holdfast.engine.roadmap_file import RoadmapFile
+from holdfast.errors import Blocked, HoldfastError
+from holdfast.intake.roadmap import parse, ticked
+from holdfast.model.changeset import Change
+from holdfast.model.path import parent_of
+from holdfast.model.task import TaskRecord
+from holdfast.settlement.record import KIND
+from holdfast.workspace.checkpoint import Landing
+from holdfast.workspace.checkpoints import checkpoint_all, parts_of
+from holdfast.workspace.observe import observe
+from holdfast.workspace.repository import Repository
+from holdfast.workspace.site import Site
+from holdfast.workspace.trailers import Trailers
+
+
+def checkpoint_of(pipeline: Pipeline, order: LandOrder, execution: str) -> str:
+    """Commit what this execution changed; the commits' ids, empty where no repository holds any of it."""
+    changes = changes_of(pipeline, execution)
+    if order.roadmap and all(change.path != order.roadmap for change in changes):
+        tick = roadmap_change(pipeline.site, order.roadmap)
+        changes = (*changes, *([tick] if tick is not None else []))
+    row = pipeline.records.row(execution)
+    asked = order.order
+    trailers = Trailers(execution, str(row.summary["change_set"]), asked.task, asked.run, asked.agent)
+    landing = Landing((), asked.intent, trailers, row.at_ns // 10**9)
+    commits = checkpoint_all(parts_of(pipeline.site.path, changes, pipeline.site.calls), landing)
+    return " ".join(commit.id for commit in commits if commit is not None)
+
+
+def checkpoint_undo(pipeline: Pipeline, record: TaskRecord, undo: str, roadmap: str) -> str:
+    """Commit what an undo took back, in every repository where the task was a commit; the commits' ids."""
+    changes = changes_of(pipeline, undo)
+    if all(change.path != roadmap for change in changes):
+        tick = roadmap_change(pipeline.site, roadmap)
+        changes = (*changes, *([tick] if tick is not None else []))
+    row, undone = pipeline.records.row(undo), pipeline.records.row(record.execution)
+    words = f"Undo {undone.intent}\n\nThis takes back commit {record.commit}."
+    trailers = Trailers(
+        undo, str(row.summary["change_set"]), record.task, record.run, record.agent, undoes=record.commit
+    )
+    parts = parts_of(pipeline.site.path, changes, pipeline.site.calls)
+    commits = checkpoint_all(parts, Landing((), words, trailers, row.at_ns // 10**9))
+    return " ".join(commit.id for commit in commits if commit is not None)
+
+
+def changes_of(pipeline: Pipeline, execution: str) -> tuple[Change, ...]:
+    """What an execution changed, from the log that the ledger vouches for."""
+    entry = pipeline.ledger.find(KIND, execution)
+    if entry is None:
+        raise Blocked(f"the ledger does not know {execution}")
+    if not pipeline.records.row(execution).changes:
+        return ()
+    return tuple(past_difference(pipeline.site, execution, str(entry.body["root"])).changes)
+
+
+def roadmap_change(site: Site, path: str) -> Change | None:
+    """The difference of the roadmap to what is checked out, if check boxes are all of it (N2)."""
+    repository = Repository.at(os.path.join(site.path, parent_of(path)), site.calls)
+    if repository is None:
+        return None
+    before = _checked_out(repository, os.path.basename(path))
+    site.workspace.forget()
+    seen = observe(site.calls, site.workspace.directory(parent_of(path)), os.path.basename(path))
+    if before is None or seen is None or seen.image.kind != "file":
+        return None
+    now, new = RoadmapFile(site, path).read()
+    if blake3(now).hexdigest() != seen.image.digest:
+        return None  # it is being written to
+    old = parse(before, path)
+    flags = {task.id: task.done for task in old.tasks}
+    changed = {task.id: task.done for task in new.tasks if task.id in flags and flags[task.id] != task.done}
+    if not changed or ticked(before, path, changed) != now:
+        return None
+    was = seen.image._replace(digest=blake3(before).hexdigest(), size=len(before))
+    return Change(path, was, seen.image)
+
+
+def _checked_out(repository: Repository, name: str) -> bytes | None:
+    head = repository.check_ready()
+    if not head.commit:
+        return None
+    try:
+        return repository.git.asked("cat-file", "blob", f"{head.commit}:{repository.prefix}{name}")
+    except HoldfastError:
+        return None  # not there: the person never committed it

@@ -1,0 +1,254 @@
+"""The lane: where good work lands, one piece at a time, on the workspace as it is now.
+
+    proposal ─▶ landed already? ─▶ rebased ─▶ checked again where the tree moved ─▶ judged ─▶ the one transaction
+                     │                                                              │                │
+                     └────────────────────────────────▶ ticked ─▶ committed ◀───────┼────────────────┘
+                                                                 a person is asked ◀┘
+
+Invariants
+  L1  Landing the same order again is the same landing: its plan's digest is in the ledger's entry of the execution, and
+      what is there already is not done twice. This holds after a kill at any point, since recovery comes first.
+  L2  What lands passed every check on the tree that it makes, and every gate; nothing of the worker's is believed:
+      neither that the files are there that were asked for, nor that a box of the roadmap may be ticked.
+  L3  Once it landed, nothing that fails afterwards makes it not landed: a tick or a commit that could not be made is a
+      remark, and the next landing or `sync` makes it.
+  L4  A person's yes is for the simulation that they saw. Laid over anew it is another one, and they are asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from holdfast.engine.checking import Landable, Verified
+from holdfast.engine.measuring import MOST_EVIDENCE, failed_check
+from holdfast.engine.orders import Asked, LandAnswer, Landed, LandOrder, Order, Unlanded, plan_of
+from holdfast.engine.pipeline import Pipeline
+from holdfast.engine.proposal import Proposal, read_proposal
+from holdfast.engine.rebasing import AlreadyThere, Collided, Rebased, rebased
+from holdfast.engine.resuming import kept_with, resumed
+from holdfast.engine.roadmap_file import RoadmapFile
+from holdfast.engine.second_look import meddles, missing_files
+from holdfast.engine.simulator import Simulated
+from holdfast.errors import (
+    ApprovalNeeded,
+    Conflict,
+    Denied,
+    HoldfastError,
+    Interrupted,
+    Locked,
+    Tampering,
+    UnknownId,
+    VerificationFailed,
+)
+from holdfast.gates.secrets import masked
+from holdfast.model.changeset import change_set
+from holdfast.model.decision import Decision
+from holdfast.model.execution import Receipt
+from holdfast.model.path import printable
+from holdfast.model.plan import Plan
+from holdfast.planning.failures import understood
+from holdfast.planning.recovery import Seen, diagnosis_of, seen_in
+from holdfast.store.blobs import Blobs
+from holdfast.store.large_blobs import LargeBlobs
+
+# After the landing: commit what landed; the id of the commit, or empty where none is made.
+Checkpoint = Callable[[Pipeline, LandOrder, str], str]
+# A proposal by its name, with its bytes in the workspace's own stock when this returns.
+Fetch = Callable[[Pipeline, str, Plan], Proposal]
+_NOTHING = change_set(())
+
+
+class _Ready(NamedTuple):
+    """Judged, and fit to be carried out."""
+
+    simulated: Simulated
+    verified: Verified
+    decision: Decision
+
+
+class Lane:
+    """Of one workspace. `opened` gives a pipeline of the thread that asks."""
+
+    def __init__(self, opened: Callable[[], AbstractContextManager[Pipeline]], checkpoint: Checkpoint, fetch: Fetch):
+        self._opened, self._checkpoint, self._fetch = opened, checkpoint, fetch
+
+    def land(self, order: LandOrder) -> LandAnswer:
+        with self._opened() as pipeline:
+            pipeline.recover(patience=60.0)  # L1: what a crash left is known before anything is asked
+            plan = plan_of(order.order)
+            try:
+                done = landed_as(pipeline, plan)
+                answer = Landed(done, "", 0) if done else self._landed(pipeline, order, plan)
+            except (Interrupted, Locked):
+                raise
+            except ApprovalNeeded as error:
+                return Asked(order.simulation, error.message)  # another answer may still come to the same
+            except HoldfastError as error:
+                return _unlanded(seen_in(error))
+            return self._settled(pipeline, order, answer) if isinstance(answer, Landed) else answer
+
+    # ── until it stands ──
+
+    def _landed(self, pipeline: Pipeline, order: LandOrder, plan: Plan) -> LandAnswer:
+        ready = self._ready(pipeline, order, plan)
+        if not isinstance(ready, _Ready):
+            return ready
+        asked = self._asked(pipeline, order, ready)
+        if asked is not None:
+            return asked
+        execution = pipeline.land(ready.simulated, ready.verified, ready.decision, approved_by=order.by)
+        try:
+            pipeline.raise_failure()
+        except ApprovalNeeded as error:
+            return Asked(order.simulation or self._kept(pipeline, ready), error.message)
+        return Landed(execution.id, "", execution.changes)
+
+    def _ready(self, pipeline: Pipeline, order: LandOrder, plan: Plan) -> _Ready | LandAnswer:
+        found = self._simulated(pipeline, order, plan)
+        if isinstance(found, (Landed, Unlanded)):
+            return found
+        simulated, verified = found
+        failed = [receipt for receipt in verified.receipts if not receipt.passed]
+        if failed:
+            return _failed_checks(pipeline, failed)
+        if missing := missing_files(pipeline.site, order.order.expected, simulated.change_set):
+            return _missing(missing)
+        decision = pipeline.decide(simulated, verified)
+        if decision.verdict == "DENY":
+            raise Denied("; ".join(f"{reason.rule}: {reason.detail}" for reason in decision.reasons))
+        return _Ready(simulated, verified, decision)
+
+    def _simulated(
+        self, pipeline: Pipeline, order: LandOrder, plan: Plan
+    ) -> tuple[Simulated, Verified] | Landed | Unlanded:
+        """What a person was asked about, as long as it fits; otherwise the proposal, laid over what stands now."""
+        if order.simulation:
+            try:
+                return _of_this_plan(resumed(pipeline.site, order.simulation), plan)
+            except (Conflict, UnknownId):
+                pass  # the workspace moved where it matters, or it was cleaned away: it is laid over again
+        proposal = self._fetch(pipeline, order.proposal, plan)
+        match outcome := rebased(pipeline, proposal):
+            case Collided():
+                return Unlanded("conflict", masked(outcome.error().message), outcome.evidence())
+            case AlreadyThere():
+                return _standing(pipeline, order.order, plan)
+            case Rebased():
+                return outcome.simulated, _verified(pipeline, order, proposal, outcome.simulated)
+
+    def _asked(self, pipeline: Pipeline, order: LandOrder, ready: _Ready) -> Asked | None:
+        """Whether a person must look first; `--yes` is given here, where policy lets one person give it."""
+        decision, was_seen = ready.decision, order.simulation == ready.simulated.report.id
+        wanted = _wanted(pipeline, order, ready.simulated)
+        if wanted and not (order.cleared_by and was_seen):  # L4
+            return Asked(order.simulation if was_seen else self._kept(pipeline, ready), wanted, signed=False)
+        if decision.verdict != "NEED_APPROVAL":
+            return None
+        if order.yes and not decision.typed_consent and decision.approvals_needed <= 1:
+            pipeline.file([pipeline.governance.answer(decision, "approve", by=order.by, reason="--yes")])
+            return None
+        if was_seen:
+            return None  # the hard gates count the answers
+        reasons = [reason.detail for reason in decision.reasons if reason.verdict == "NEED_APPROVAL"]
+        return Asked(self._kept(pipeline, ready), "; ".join(reasons))
+
+    def _kept(self, pipeline: Pipeline, ready: _Ready) -> str:
+        kept = kept_with(pipeline.site, ready.simulated, ready.verified)
+        pipeline.decide(kept, ready.verified)
+        return kept.report.id
+
+    # ── once it stands ──
+
+    def _settled(self, pipeline: Pipeline, order: LandOrder, landed: Landed) -> Landed:
+        """L3. What stood so already has no execution, and nothing of ours to commit."""
+        remarks = list(landed.remarks)
+        if order.tick and order.roadmap:
+            done = dict.fromkeys(order.tick, True)
+            _tried(
+                remarks, "not ticked", lambda: RoadmapFile(pipeline.site, order.roadmap).tick(pipeline, done, order.by)
+            )
+        commit: list[str] = []
+        if order.checkpoint and landed.execution:
+            _tried(remarks, "not committed", lambda: commit.append(self._checkpoint(pipeline, order, landed.execution)))
+        files = pipeline.records.row(landed.execution).changes if landed.execution else 0
+        return Landed(landed.execution, "".join(commit), files, tuple(remarks), order.order.together)
+
+
+def from_own_stock(pipeline: Pipeline, name: str, plan: Plan) -> Proposal:
+    return read_proposal(LargeBlobs(pipeline.site.state), name, plan)
+
+
+def landed_as(pipeline: Pipeline, plan: Plan) -> str:
+    """The execution that landed this plan, if its effect stands; empty otherwise (L1)."""
+    rows = pipeline.records.live_with_plan(plan.digest)
+    return rows[0].id if rows else ""
+
+
+def _verified(pipeline: Pipeline, order: LandOrder, proposal: Proposal, simulated: Simulated) -> Verified:
+    """Receipts of this very workspace, for this very change set and tree, are good still; all others are made anew."""
+    report, changes = proposal.report, simulated.change_set
+    same = report.base_tree == simulated.report.base_tree and proposal.change_set.digest == changes.digest
+    if same and not order.order.mirrored and report.receipts:
+        found = Verified(report.receipts, report.checked_on, changes.digest, checks=report.checks)
+        return found._replace(lands_as=simulated.report.predicted_tree)
+    return pipeline.simulator.verify(simulated)
+
+
+def _of_this_plan(found: tuple[Simulated, Verified], plan: Plan) -> tuple[Simulated, Verified]:
+    """Whatever a person said yes to: this order lands as its own plan, or it could not be told that it landed (L1)."""
+    if found[0].plan.digest != plan.digest:
+        raise Tampering("the simulation that was asked about is of another plan")
+    return found
+
+
+def _wanted(pipeline: Pipeline, order: LandOrder, simulated: Simulated) -> str:
+    """Why a person is asked, whatever policy says; empty when they are not."""
+    if order.ask_after:
+        return "it asks before it lands"
+    if order.ask_destructive and any(change.post is None for change in simulated.change_set.changes):
+        return "it deletes files"
+    if order.roadmap and meddles(pipeline.site, simulated, order.roadmap, (order.order.task, *order.order.together)):
+        return "it changes other tasks of the roadmap"
+    return ""
+
+
+def _standing(pipeline: Pipeline, order: Order, plan: Plan) -> Landed | Unlanded:
+    """Somebody did exactly this. It is done if the checks say so, and there is nothing of ours to undo."""
+    verified = pipeline.simulator.checking.verify(plan, Landable(_NOTHING, {}, {}))
+    failed = [receipt for receipt in verified.receipts if not receipt.passed]
+    if failed:
+        return _failed_checks(pipeline, failed)
+    if missing := missing_files(pipeline.site, order.expected, _NOTHING):
+        return _missing(missing)
+    if not verified.receipts and not order.unverified_because:
+        nobody = "the workspace stood so already, and no check says that it is done"
+        return Unlanded("unknown", nobody, nobody, final=True)
+    return Landed("", "", 0, ("the workspace stood so already",))
+
+
+def _missing(paths: Sequence[str]) -> Unlanded:
+    names = ", ".join(map(printable, paths))
+    return Unlanded("missing file", f"not there: {names}", f"These files were expected and are not there: {names}.")
+
+
+def _failed_checks(pipeline: Pipeline, failed: Sequence[Receipt]) -> Unlanded:
+    blobs = Blobs(pipeline.site.state)
+    logs = [(receipt, blobs.get(receipt.log_digest) if receipt.log_digest else b"") for receipt in failed]
+    told = "\n\n".join(failed_check(blobs, receipt) for receipt in failed)[:MOST_EVIDENCE]
+    known = tuple(understood(receipt, log, (), pipeline.site.path) for receipt, log in logs)
+    message = masked("; ".join(receipt.detail for receipt in failed))
+    return _unlanded(Seen(VerificationFailed.code, message, failures=known, evidence=told))
+
+
+def _unlanded(seen: Seen) -> Unlanded:
+    found = diagnosis_of(seen)
+    return Unlanded(found.category, masked(found.because), masked(found.evidence)[:MOST_EVIDENCE], found.final)
+
+
+def _tried(remarks: list[str], what: str, act: Callable[[], object]) -> None:
+    try:
+        act()
+    except Exception as error:  # noqa: BLE001  it stands in the workspace: whatever fails now must not say otherwise (L3)
+        remarks.append(f"{what}: {masked(str(error)) or type(error).__name__}")

@@ -1,0 +1,125 @@
+"""Outcomes: what follows in the book from how an item of the engine ended.
+
+    item ──answer_of──▶ Worked      ──▶ VALIDATING
+                        Landed      ──▶ COMPLETED, with those that its order asked for; or the next part
+                        Asked       ──▶ NEEDS_REVIEW
+                        Unworked, Unlanded, anything else ──▶ what the rules make of a failure
+
+D2, D3 and D4 of `driver` are kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from holdfast.engine.driving import Rules, World
+from holdfast.engine.durable import Item
+from holdfast.engine.orders import Answer, Asked, LandAnswer, Landed, Unlanded, Unworked, Worked, answer_of
+from holdfast.engine.taskbook import TaskBook
+from holdfast.errors import InvalidInput, Tampering
+from holdfast.gates.secrets import masked
+from holdfast.model.canonical import Json
+from holdfast.model.run import RunWatcher, TaskCompleted, TaskFailed
+from holdfast.model.task import MOVES, TaskRecord
+
+_LAND_TRIES = 3
+
+
+class Outcomes:
+    """`land` begins a landing, or the same one again. `told_here`: how landings ended in this process, by item; None
+    where nobody else can say how they did."""
+
+    def __init__(
+        self,
+        book: TaskBook,
+        world: World,
+        watcher: RunWatcher,
+        rules: Callable[[], Rules],
+        land: Callable[[TaskRecord], None],
+        told_here: Mapping[str, Json] | None = None,
+    ) -> None:
+        self._book, self._world, self._watcher, self._rules, self._land = book, world, watcher, rules, land
+        self._told_here = told_here
+
+    def taken_in(self, record: TaskRecord, item: Item) -> None:
+        if record.landing and item.state == "done" and not self._is_ours(item):
+            self._land(record._replace(because="nobody here knows how it ended"))
+            return
+        answer = self._answer(record, item)
+        if not isinstance(answer, str):
+            self._take(record._replace(landing=False), answer)
+        elif record.landing:
+            self._land_again(record, answer)
+        elif item.state == "cancelled":
+            self._book.move(record._replace(state="PENDING", because="it was cancelled"))
+        else:
+            self.failed(record, Unworked("environment", answer, answer, final=item.state == "done"))
+
+    def _is_ours(self, item: Item) -> bool:
+        """Others can write to a shared database: how a landing ended is believed only as this process told it (D4)."""
+        return self._told_here is None or self._told_here.get(item.id) == item.value
+
+    def _answer(self, record: TaskRecord, item: Item) -> Answer | LandAnswer | str:
+        answer = answer_of(item, landing=record.landing)
+        try:
+            if isinstance(answer, Unworked):
+                self._world.said(record, answer.said)
+        except (Tampering, InvalidInput) as error:
+            return masked(error.message)
+        return answer
+
+    def _land_again(self, record: TaskRecord, why: str) -> None:
+        """It is not known how far it came, and landing finds out: it is begun again, and not for ever (D3)."""
+        if record.turn % _LAND_TRIES:
+            self._land(record._replace(because=why))
+        else:
+            self._book.move(record._replace(state="NEEDS_REVIEW", because=f"cannot be landed: {why}"))
+
+    def _take(self, record: TaskRecord, answer: Answer | LandAnswer) -> None:
+        match answer:
+            case Worked():
+                usage = record.usage.plus(answer.usage)
+                self._book.move(
+                    record._replace(
+                        state="VALIDATING",
+                        proposal=answer.proposal,
+                        usage=usage,
+                        files=answer.files,
+                        tries=len(record.tried) + answer.tries,
+                    )
+                )
+            case Landed():
+                self.landed(record, answer)
+            case Asked():
+                asked = record._replace(simulation=answer.simulation, cleared_by="", because=answer.because)
+                self._book.move(asked._replace(state="NEEDS_REVIEW"))
+            case Unworked():
+                self.failed(record._replace(usage=record.usage.plus(answer.usage)), answer)
+            case Unlanded():
+                self.failed(record, answer)
+
+    def landed(self, record: TaskRecord, answer: Landed) -> None:
+        done = record._replace(
+            execution=answer.execution, commit=answer.commit, files=answer.files, because="; ".join(answer.remarks)
+        )
+        if record.part + 1 < record.parts:
+            self._book.move(done._replace(state="PENDING", part=record.part + 1))
+            return
+        others = [self._book.of(task) for task in answer.together]
+        landed = [
+            other._replace(state="COMPLETED", execution=answer.execution, commit=answer.commit)
+            for other in others
+            if "COMPLETED" in MOVES[other.state]  # a person may have settled it meanwhile
+        ]
+        self._book.move_all((each, None) for each in (done._replace(state="COMPLETED"), *landed))
+        self._watcher(
+            TaskCompleted(record.run, record.task, answer.execution, answer.commit, record.attempt, answer.files)
+        )
+
+    def failed(self, record: TaskRecord, failed: Unworked | Unlanded) -> None:
+        verdict = self._rules().after(record, failed)
+        self._book.move(verdict.record, tried=verdict.tried)
+        tried = verdict.tried
+        self._watcher(
+            TaskFailed(record.run, record.task, tried.attempt, tried.category, failed.because, tried.strategy)
+        )

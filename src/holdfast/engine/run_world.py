@@ -1,0 +1,172 @@
+"""The world of a run: the roadmap as people edit it, their answers, the budget, a wish to stop, and the side files.
+
+Invariants
+  H1  Whatever a person says is an entry of the ledger: an approval of the simulation where policy asks for one, and an
+      `answer` otherwise. Only what came after the question is an answer to it.
+  H2  A roadmap that cannot be read for a moment (it is being saved, it is gone) leaves the last reading in force. Many
+      programs save in place, so for a moment there is half a file: tasks are missing only when they stay away.
+  H3  With a budget of money, work of which nobody knows what it cost ends the run: it could have cost anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from holdfast.engine.orders import Landed, plan_of
+from holdfast.engine.pipeline import Pipeline
+from holdfast.engine.roadmap_file import RoadmapFile
+from holdfast.engine.roadmap_orders import kept_order
+from holdfast.engine.roadmap_rules import UNDER_WAY, RoadmapRules
+from holdfast.engine.taskbook import TaskBook
+from holdfast.errors import HoldfastError, InvalidInput, Tampering, UnknownId
+from holdfast.model.configuration import Budget
+from holdfast.model.run import RunOptions
+from holdfast.model.task import Roadmap, TaskRecord
+from holdfast.store.database import Paper
+from holdfast.store.large_blobs import LargeBlobs
+from holdfast.store.runs import Runs, Said
+
+_EXPORT_EVERY_S = 1.0
+# For so long tasks must be missing from the roadmap to have left it.
+_AWAY_S = 1.0
+Export = Callable[[TaskBook, Roadmap], None]
+
+
+class RoadmapWorld:
+    """`stop` tells why to stop, if somebody asked for it; `export` writes what other tools read."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        file: RoadmapFile,
+        options: RunOptions,
+        agents: Sequence[str],
+        stop: Callable[[], str],
+        export: Export,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pipeline, self._file, self._options, self._agents = pipeline, file, options, tuple(agents)
+        self._stop, self._export, self._clock = stop, export, clock
+        self._rules: RoadmapRules | None = None
+        # What the newest reading lacks, and since when.
+        self._away: tuple[frozenset[str], float] = frozenset(), 0.0
+        self._exported = float("-inf")
+        self.left = Budget()
+        self.on_said: Callable[[TaskRecord, str], None] = lambda record, words: None
+
+    def rules(self, book: TaskBook) -> RoadmapRules:
+        before = self._rules
+        try:
+            roadmap = self._file.read()[1]
+        except InvalidInput:
+            if before is None:
+                raise
+            return before  # H2
+        if before is None or (before.roadmap is not roadmap and not self._may_be_half(before.roadmap, roadmap)):
+            with_others = self._with_others(book) if self._options.group != "off" else {}
+            self._rules = RoadmapRules(roadmap, book, self._options, self._agents, with_others)
+            self._rules.stop = before.stop if before is not None else ""
+        return self.now
+
+    def _with_others(self, book: TaskBook) -> dict[str, str]:
+        """Whom orders under way ask for besides their own task, and by which."""
+        blobs, found = LargeBlobs(self._pipeline.site.state), dict[str, str]()
+        for record in (record for state in UNDER_WAY for record in book.in_state(state) if record.order):
+            try:
+                found.update(dict.fromkeys(kept_order(blobs, record).together, record.task))
+            except (UnknownId, Tampering):
+                continue  # without its order it is never landed; the driver begins it anew
+        return found
+
+    def _may_be_half(self, before: Roadmap, now: Roadmap) -> bool:
+        """Whether tasks are missing, and not for long (H2)."""
+        away = frozenset(task.id for task in before.tasks).difference(task.id for task in now.tasks)
+        if away != self._away[0]:
+            self._away = away, self._clock()
+        return bool(away) and self._clock() - self._away[1] < _AWAY_S
+
+    @property
+    def now(self) -> RoadmapRules:
+        assert self._rules is not None, "the driver reads the roadmap before it orders anything"
+        return self._rules
+
+    def answered(self, record: TaskRecord) -> TaskRecord | None:
+        if record.simulation:
+            approval = self._approval(record)
+            if approval is not None and approval.document["answer"] == "approve":
+                by = str(approval.document["by"])
+                return record._replace(state="VALIDATING", cleared_by=by, because=f"approved by {by}")
+            if approval is not None:
+                return record._replace(state="FAILED", because=f"rejected by {approval.document['by']}")
+        said = Runs(self._pipeline.records).said(record.run, record.task)
+        return _followed(record, said) if said is not None and said.at_ns > record.at_ns else None
+
+    def _approval(self, record: TaskRecord) -> Paper | None:
+        papers = self._pipeline.records.papers("approvals", record.simulation)
+        return next((paper for paper in papers if paper.at_ns > record.at_ns), None)
+
+    def exhausted(self, book: TaskBook, worked_ms: int) -> str:
+        budget, usage = self._options.budget, book.usage
+        spent = usage.input_tokens + usage.output_tokens
+        money = usage.micro_usd or 0
+        self.left = _left(budget, money, spent, usage.requests, self._options.parallel)
+        if budget.time_ms is not None and worked_ms >= budget.time_ms:
+            return f"the time of the run is over ({budget.time_ms // 1000} s)"
+        if budget.micro_usd is not None and usage.micro_usd is None:
+            return "what the run has cost is not known, and there is a budget of money"  # H3
+        if budget.micro_usd is not None and money >= budget.micro_usd:
+            return f"the money of the run is spent (${budget.micro_usd / 1e6:.2f})"
+        if budget.tokens is not None and spent >= budget.tokens:
+            return f"the tokens of the run are used up ({budget.tokens})"
+        if budget.turns is not None and usage.requests >= budget.turns:
+            return f"the requests of the run are used up ({budget.turns})"
+        return ""
+
+    def landed(self, record: TaskRecord) -> Landed | None:
+        order = kept_order(LargeBlobs(self._pipeline.site.state), record)
+        rows = self._pipeline.records.live_with_plan(plan_of(order).digest)
+        return Landed(rows[0].id, "", rows[0].changes, together=order.together) if rows else None
+
+    def said(self, record: TaskRecord, words: str) -> None:
+        if words:
+            self.on_said(record, words)
+
+    def stop_asked(self) -> str:
+        return self._stop() or (self._rules.stop if self._rules is not None else "")
+
+    def moved(self, book: TaskBook, *, last: bool = False) -> None:
+        now = self._clock()
+        if last or now - self._exported >= _EXPORT_EVERY_S:
+            self._exported = now
+            self._export(book, self.now.roadmap)
+
+    def tick_all(self, book: TaskBook) -> str:
+        """Boxes of what landed and was not ticked, because somebody was killed in between; what stopped that."""
+        done = {record.task: True for record in book.in_state("COMPLETED")}
+        open_ones = {task.id for task in self.now.roadmap.tasks if not task.done}
+        try:
+            self._file.tick(self._pipeline, {id: True for id in done if id in open_ones}, book.run.by)
+        except HoldfastError as error:
+            return error.message
+        return ""
+
+
+def _followed(record: TaskRecord, said: Said) -> TaskRecord:
+    """What a person's answer leads to, by what was asked."""
+    if not said.yes:
+        state = "SKIPPED" if said.skip else "FAILED"
+        return record._replace(state=state, because=f"{said.by} said no" + (f": {said.reason}" if said.reason else ""))  # type: ignore[arg-type]
+    cleared = record._replace(cleared_by=said.by, because=f"{said.by} said yes", wait_until_ns=0)
+    if record.landing or (record.simulation and record.proposal):
+        return cleared._replace(state="VALIDATING")
+    return cleared._replace(state="PENDING")
+
+
+def _left(budget: Budget, money: int, tokens: int, turns: int, parallel: int) -> Budget:
+    """What each of those who work at once may spend: a share, so that all of them together stay below the bound."""
+
+    def share(most: int | None, used: int) -> int | None:
+        return None if most is None else max(1, (most - used) // max(1, parallel))
+
+    return Budget(share(budget.micro_usd, money), None, share(budget.tokens, tokens), share(budget.turns, turns))

@@ -1,0 +1,77 @@
+"""What is looked at again before work lands, because only whoever did the work says so: files, and the roadmap's boxes.
+
+Invariants
+  B1  A file that was asked for is there when the work has landed, or it does not land.
+  B2  Work ticks its own boxes at most. The others, and what tasks there are, are for people: a run would otherwise
+      believe an agent that something is done, or be given tasks by it without end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from holdfast.engine.roadmap_file import MOST_BYTES, RoadmapFile
+from holdfast.engine.simulator import Simulated
+from holdfast.errors import InvalidInput
+from holdfast.intake.roadmap import parse
+from holdfast.model.changeset import ChangeSet
+from holdfast.model.path import parent_of
+from holdfast.model.task import Roadmap, Task
+from holdfast.workspace.holes import pieces
+from holdfast.workspace.observe import look
+from holdfast.workspace.site import Site
+from holdfast.workspace.staging import Bytes, CopyOf
+
+
+def missing_files(site: Site, expected: Sequence[str], changes: ChangeSet) -> tuple[str, ...]:
+    """Those that will not be there once this has landed (B1)."""
+    made = {change.path: change.post is not None for change in changes.changes}
+    site.workspace.forget()
+    return tuple(path for path in expected if not (made[path] if path in made else _is_there(site, path)))
+
+
+def _is_there(site: Site, path: str) -> bool:
+    try:
+        return look(site.calls, site.workspace.directory(parent_of(path)), path.rpartition("/")[2]) is not None
+    except OSError:
+        return False  # no directory, or a link on the way
+
+
+def meddles(site: Site, simulated: Simulated, roadmap: str, own: Collection[str]) -> bool:
+    """Whether it does more to the roadmap than B2 lets it."""
+    change = next((change for change in simulated.change_set.changes if change.path == roadmap), None)
+    if change is None or (
+        change.pre is not None and change.post is not None and change.pre.digest == change.post.digest
+    ):
+        return False
+    if change.post is None or change.post.kind != "file" or change.post.size > MOST_BYTES:
+        return True
+    try:
+        before = RoadmapFile(site, roadmap).read()[0]
+    except InvalidInput:
+        return True
+    after = b"".join(_content(site, simulated, roadmap))
+    return _told(parse(before, roadmap), own) != _told(parse(after, roadmap), own)
+
+
+def _content(site: Site, simulated: Simulated, path: str) -> Iterator[bytes]:
+    source = simulated.sources.get(path)
+    if isinstance(source, Bytes):
+        yield source.data
+    elif isinstance(source, CopyOf):
+        fd = source.open()
+        try:
+            yield from pieces(site.calls, fd)
+        finally:
+            site.calls.close(fd)
+
+
+def _told(roadmap: Roadmap, own: Collection[str]) -> tuple[object, ...]:
+    """What it asks for: phases and tasks, wherever they stand, and their boxes but for its own."""
+    phases = tuple(phase._replace(line=0) for phase in roadmap.phases)
+    return phases, tuple(_asked(task, ours=task.id in own) for task in roadmap.tasks)
+
+
+def _asked(task: Task, *, ours: bool) -> Task:
+    subtasks = tuple(item._replace(line=0, done=ours or item.done) for item in task.subtasks)
+    return task._replace(line=0, done=ours or task.done, subtasks=subtasks)

@@ -1,0 +1,122 @@
+"""Work on one order: an agent in a shadow, measured; good work becomes a proposal, everything else an account of it.
+
+    Order ─▶ ground (the workspace, or a mirror of it) ─▶ simulate with the agent ─▶ checks ─▶ proposal in a stock
+
+Invariants
+  V1  An order can be worked on twice, here or elsewhere: nothing outside of shadow, stock and ledger is touched.
+  V2  Whatever happens is an answer, as long as it is about the work; only what is ours (Interrupted, a lost engine,
+      no room on the disk) is raised, so that the engine tries it again later.
+  V3  The evidence is what was measured last: bounded, masked, for the agent of the next attempt.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from holdfast.agents.protocol import Agent, Person, Watcher
+from holdfast.engine.grounds import Place
+from holdfast.engine.hiring import hire
+from holdfast.engine.measuring import MOST_EVIDENCE
+from holdfast.engine.orders import Answer, Order, Unworked, Worked, plan_of
+from holdfast.engine.proposal import name_of, packed, propose
+from holdfast.engine.resuming import kept_with
+from holdfast.errors import HoldfastError, Interrupted, Locked
+from holdfast.gates.secrets import masked
+from holdfast.model.agent import Delegation, Usage
+from holdfast.model.configuration import Budget
+from holdfast.planning.recovery import diagnosis_of, seen_in
+from holdfast.settlement.delegated import delegation_body, transcripts_of
+from holdfast.store.dossier import Dossiers
+
+# From an order to where it is worked on, for the thread that asks.
+Ground = Callable[[Order], AbstractContextManager[Place]]
+_MOST_SAID = 1 << 20
+
+
+class Workbench:
+    """Works on orders, several at once in as many threads."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        agents: Mapping[str, Agent],
+        watch: Callable[[Order], Watcher],
+        person: Person | None = None,
+        left: Callable[[], Budget] = Budget,
+    ) -> None:
+        self._ground, self._agents, self._watch, self._person, self._left = ground, agents, watch, person, left
+
+    def work(self, order: Order, stop: Callable[[], bool] = bool) -> Answer:
+        """`stop` says that nobody waits for it any more: Interrupted, and the agent is gone."""
+        began = time.monotonic_ns()
+        heard: list[Delegation] = []
+        try:
+            with self._ground(order) as place:
+                answer = self._tried(place, order, heard, stop)
+        except (Interrupted, Locked):
+            raise
+        except HoldfastError as error:
+            answer = _failed(order, heard, error)
+        took = (time.monotonic_ns() - began) // 1_000_000
+        return answer._replace(usage=_usage(heard), duration_ms=took)
+
+    def _tried(self, place: Place, order: Order, heard: list[Delegation], stop: Callable[[], bool]) -> Answer:
+        answer: Answer
+        try:
+            answer = self._worked(place, order, heard, stop)
+        except (Interrupted, Locked):
+            raise
+        except HoldfastError as error:
+            answer = _failed(order, heard, error)
+        return self._told(place, order, heard, answer)
+
+    def _told(self, place: Place, order: Order, heard: list[Delegation], answer: Answer) -> Answer:
+        """The ledger of a mirror is thrown away with it: what was said goes into the real one, or along (Q2)."""
+        if place.stock is None:
+            return answer
+        bodies = [delegation_body(delegation) for delegation in heard]
+        place.carry(sorted({digest for body in bodies for digest in transcripts_of(body)}))
+        if place.home is not None:
+            for delegation in heard:
+                place.home.note_delegation(plan_of(order), delegation)
+        elif isinstance(answer, Unworked):
+            said = json.dumps(bodies)
+            return answer._replace(said=said if len(said) <= _MOST_SAID else "")
+        return answer
+
+    def _worked(self, place: Place, order: Order, heard: list[Delegation], stop: Callable[[], bool]) -> Answer:
+        pipeline, plan = place.pipeline, plan_of(order)
+        hired = hire(pipeline, self._agents, self._watch(order), self._person, heard.append, self._left(), stop)
+        simulated = pipeline.simulator.simulate(plan, "copy" if order.agent == "manual" else "auto", hired)
+        verified = pipeline.simulator.verify(simulated)
+        kept = kept_with(pipeline.site, simulated, verified)
+        said = [delegation_body(delegation) for delegation in heard]
+        proposal = propose(pipeline.site, kept, verified.receipts, said, owner=place.owner)
+        Dossiers(pipeline.site.state, "simulations").remove(kept.report.id)  # the proposal holds all of it
+        name = name_of(packed(proposal))
+        place.carry((*proposal.contents, *proposal.papers, name))
+        tries = sum(len(delegation.attempts) for delegation in heard)
+        return Worked(name, order.agent, len(kept.change_set.changes), tries)
+
+
+def _failed(order: Order, heard: Sequence[Delegation], error: HoldfastError) -> Unworked:
+    seen = seen_in(error)._replace(agent=order.agent)
+    last = next((each.attempts[-1] for each in reversed(heard) if each.attempts), None)
+    if last is not None:
+        evidence = last.evidence or seen.evidence
+        seen = seen._replace(
+            limit=last.result.limit, changed=last.changed, missing=last.missing, evidence=masked(evidence)
+        )
+    found = diagnosis_of(seen)
+    told = masked(found.evidence)[:MOST_EVIDENCE]
+    return Unworked(found.category, masked(found.because), told, order.agent, final=found.final)
+
+
+def _usage(heard: list[Delegation]) -> Usage:
+    total = Usage()
+    for delegation in heard:
+        total = total.plus(delegation.usage)
+    return total

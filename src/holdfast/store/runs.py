@@ -1,0 +1,121 @@
+"""Runs and tasks as tables: where every task of every run stands. A projection of the ledger, like all tables here."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from holdfast.model.canonical import Json
+from holdfast.store.database import Records, in_our_words
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs(
+  id TEXT PRIMARY KEY, roadmap TEXT NOT NULL, state TEXT NOT NULL, at_ns INTEGER NOT NULL, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS tasks(
+  run TEXT NOT NULL, task TEXT NOT NULL, state TEXT NOT NULL, adapter_id TEXT NOT NULL, at_ns INTEGER NOT NULL,
+  document TEXT NOT NULL, PRIMARY KEY(run, task)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS answers(
+  run TEXT NOT NULL, task TEXT NOT NULL, yes INTEGER NOT NULL, skip INTEGER NOT NULL, by TEXT NOT NULL,
+  reason TEXT NOT NULL, at_ns INTEGER NOT NULL, PRIMARY KEY(run, task)) WITHOUT ROWID;
+"""
+
+
+class RunRow(NamedTuple):
+    id: str
+    roadmap: str
+    state: str
+    at_ns: int
+    document: dict[str, Json]
+
+
+class TaskRow(NamedTuple):
+    run: str
+    task: str
+    state: str
+    adapter_id: str
+    at_ns: int
+    document: dict[str, Json]
+
+
+class Said(NamedTuple):
+    """A person's newest answer about a task. `skip`: a no that leaves the task out, and the rest goes on."""
+
+    run: str
+    task: str
+    yes: bool
+    skip: bool
+    by: str
+    reason: str
+    at_ns: int
+
+
+class Runs:
+    """The tables are made when the first run is."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._db = records.connection
+
+    @in_our_words()
+    def prepare(self) -> None:
+        self._db.executescript(_SCHEMA)
+
+    @in_our_words()
+    def exist(self) -> bool:
+        return self._db.execute("SELECT 1 FROM sqlite_master WHERE name='tasks'").fetchone() is not None
+
+    @in_our_words()
+    def save_run(self, row: RunRow) -> None:
+        self._db.execute("INSERT OR REPLACE INTO runs VALUES(?,?,?,?,?)", (*row[:4], json.dumps(row.document)))
+
+    @in_our_words()
+    def save_task(self, row: TaskRow) -> None:
+        self._db.execute("INSERT OR REPLACE INTO tasks VALUES(?,?,?,?,?,?)", (*row[:5], json.dumps(row.document)))
+
+    @in_our_words()
+    def save_answer(self, said: Said) -> None:
+        self._db.execute("INSERT OR REPLACE INTO answers VALUES(?,?,?,?,?,?,?)", said)
+
+    @in_our_words()
+    def said(self, run: str, task: str) -> Said | None:
+        row = self._db.execute("SELECT * FROM answers WHERE run=? AND task=?", (run, task)).fetchone()
+        return None if row is None else Said(row[0], row[1], bool(row[2]), bool(row[3]), row[4], row[5], row[6])
+
+    @in_our_words()
+    def runs(self, *, limit: int = -1) -> list[RunRow]:
+        """Newest first."""
+        if not self.exist():
+            return []
+        rows = self._db.execute("SELECT * FROM runs ORDER BY rowid DESC LIMIT ?", (limit,))
+        return [_run(row) for row in rows]
+
+    @in_our_words()
+    def run(self, id: str) -> RunRow | None:
+        if not self.exist():
+            return None
+        row = self._db.execute("SELECT * FROM runs WHERE id=?", (id,)).fetchone()
+        return None if row is None else _run(row)
+
+    @in_our_words()
+    def tasks(self, run: str) -> list[TaskRow]:
+        if not self.exist():
+            return []
+        rows = self._db.execute("SELECT * FROM tasks WHERE run=?", (run,))
+        return [_task(row) for row in rows]
+
+    @in_our_words()
+    def task(self, run: str, task: str) -> TaskRow | None:
+        if not self.exist():
+            return None
+        row = self._db.execute("SELECT * FROM tasks WHERE run=? AND task=?", (run, task)).fetchone()
+        return None if row is None else _task(row)
+
+
+def _run(row: tuple[Any, ...]) -> RunRow:
+    id, roadmap, state, at_ns, document = row
+    return RunRow(id, roadmap, state, at_ns, json.loads(document))
+
+
+def _task(row: tuple[Any, ...]) -> TaskRow:
+    run, task, state, adapter_id, at_ns, document = row
+    return TaskRow(run, task, state, adapter_id, at_ns, json.loads(document))

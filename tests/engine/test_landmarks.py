@@ -1,0 +1,173 @@
+"""Landmarks: what landed is a commit in every repository that it touched, with the tick, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from guarded import ME, Ground, fill, guard, put
+from holdfast.engine.landmarks import checkpoint_undo, roadmap_change
+from holdfast.engine.orders import Asked, Landed
+from holdfast.model.task import TaskRecord
+from laned import FILES, ROADMAP, commits, git, landings, lane_of, proposed, site
+
+NEW = put("new.py", b"N = 1\n")
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Iterator[Ground]:
+    found = site(tmp_path / "workspace")
+    yield found
+    found.hf.close()
+
+
+def shown(place: Path, *words: str) -> str:
+    return git(place, "show", "--format=%B", "--name-only", "HEAD", *words)
+
+
+def test_the_commit_says_what_it_is(ground: Ground) -> None:
+    """Task, run, execution and the digest of the change set are in its trailers."""
+    answer = lane_of(ground).land(proposed(ground, NEW))
+    assert isinstance(answer, Landed)
+    message = shown(ground.path)
+    row = landings(ground)[0]
+    for word in (answer.execution, str(row.summary["change_set"]), "u-run", proposed(ground).order.task):
+        assert word in message
+
+
+def test_a_persons_other_edits_keep_the_roadmap_out_of_the_commit(ground: Ground) -> None:
+    """The box is ticked in what they wrote; that stays theirs to commit (N2)."""
+    order = proposed(ground, NEW)
+    (ground / "ROADMAP.md").write_bytes(ROADMAP + b"\nA note of mine.\n")
+    assert isinstance(lane_of(ground).land(order), Landed)
+    assert (ground / "ROADMAP.md").read_bytes() == ROADMAP.replace(b"[ ] One", b"[x] One") + b"\nA note of mine.\n"
+    assert git(ground.path, "show", "--format=", "--name-only", "HEAD").split() == ["new.py"]
+    assert git(ground.path, "status", "--porcelain").split() == ["M", "ROADMAP.md"]
+
+
+def test_a_persons_staged_and_unstaged_work_stays_as_it_is(ground: Ground) -> None:
+    """What is in the index stays there, uncommitted."""
+    order = proposed(ground, NEW)
+    (ground / "staged.txt").write_bytes(b"staged\n")
+    git(ground.path, "add", "staged.txt")
+    (ground / "b.py").write_bytes(b"B = 'being edited'\n")
+    assert isinstance(lane_of(ground).land(order), Landed)
+    assert git(ground.path, "show", "--format=", "--name-only", "HEAD").split() == ["ROADMAP.md", "new.py"]
+    assert sorted(git(ground.path, "status", "--porcelain").splitlines()) == [" M b.py", "A  staged.txt"]
+
+
+def test_a_roadmap_that_nobody_committed_is_not_committed(tmp_path: Path) -> None:
+    """It is theirs."""
+    place = tmp_path / "workspace"
+    place.mkdir()
+    fill(place, {"a.py": b"A = 1\n"})
+    for words in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-qm", "base")):
+        git(place, *words)
+    fill(place, {"ROADMAP.md": ROADMAP})
+    ground = guard(place)
+    assert isinstance(lane_of(ground).land(proposed(ground, NEW)), Landed)
+    assert git(place, "show", "--format=", "--name-only", "HEAD").split() == ["new.py"]
+    ground.hf.close()
+
+
+def test_without_a_repository_there_is_no_commit_and_no_complaint(tmp_path: Path) -> None:
+    """It lands all the same."""
+    ground = guard(tmp_path / "workspace", FILES)
+    answer = lane_of(ground).land(proposed(ground, NEW))
+    assert isinstance(answer, Landed) and (answer.commit, answer.remarks) == ("", ())
+    assert b"[x] One" in (ground / "ROADMAP.md").read_bytes()
+    ground.hf.close()
+
+
+def test_where_no_checkpoint_is_wanted_none_is_made(ground: Ground) -> None:
+    """`checkpoint = none`."""
+    answer = lane_of(ground).land(proposed(ground, NEW)._replace(checkpoint=False))
+    assert isinstance(answer, Landed) and answer.commit == "" and commits(ground.path) == []
+
+
+def test_a_tick_that_a_kill_left_out_goes_with_the_next_commit(ground: Ground) -> None:
+    """The boxes of the file are all that differs, whoever set them."""
+    assert roadmap_change(ground.hf.site, "ROADMAP.md") is None
+    (ground / "ROADMAP.md").write_bytes(ROADMAP.replace(b"[ ] Two", b"[x] Two"))
+    change = roadmap_change(ground.hf.site, "ROADMAP.md")
+    assert change is not None and change.path == "ROADMAP.md"
+
+
+# ── several repositories below one workspace ──
+
+BACK, FRONT = "services/back", "front"
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> Iterator[Ground]:
+    """Two repositories and a roadmap that belongs to none."""
+    place = tmp_path / "workspace"
+    place.mkdir()
+    fill(place, {"ROADMAP.md": ROADMAP, f"{BACK}/b.py": b"B = 1\n", f"{FRONT}/f.py": b"F = 1\n"})
+    for name in (BACK, FRONT):
+        for words in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-qm", "base")):
+            git(place / name, *words)
+    found = guard(place)
+    yield found
+    found.hf.close()
+
+
+BOTH = (put(f"{BACK}/b.py", b"B = 2\n"), put(f"{FRONT}/f.py", b"F = 2\n"))
+
+
+def test_one_change_set_is_one_approval_one_landing_and_a_commit_in_each(several: Ground) -> None:
+    """F60: asked about once, landed once; both commits name the same execution and change set."""
+    order = proposed(several, *BOTH)._replace(ask_after=True)
+    question = lane_of(several).land(order)
+    assert isinstance(question, Asked) and not commits(several.path / BACK)
+    yes = order._replace(turn=2, simulation=question.simulation, cleared_by=ME)
+    answer = lane_of(several).land(yes)
+    assert isinstance(answer, Landed) and answer.files == 2 and len(landings(several)) == 1
+    heads = {name: git(several.path / name, "rev-parse", "HEAD").strip() for name in (BACK, FRONT)}
+    assert sorted(answer.commit.split()) == sorted(heads.values())
+    for name, own in ((BACK, "b.py"), (FRONT, "f.py")):
+        assert commits(several.path / name) == ["One"]
+        assert answer.execution in shown(several.path / name) and own in shown(several.path / name)
+        assert git(several.path / name, "status", "--porcelain") == ""
+
+
+def test_landing_it_again_makes_no_second_commit_anywhere(several: Ground) -> None:
+    """Each repository has its one."""
+    order = proposed(several, *BOTH)
+    first = lane_of(several).land(order)
+    assert lane_of(several).land(order._replace(turn=2)) == first
+    assert [commits(several.path / name) for name in (BACK, FRONT)] == [["One"], ["One"]]
+
+
+def test_one_undo_takes_back_all_of_it(several: Ground) -> None:
+    """The files of both at once, and a commit in each that says what it undoes."""
+    order = proposed(several, *BOTH)
+    answer = lane_of(several).land(order)
+    assert isinstance(answer, Landed)
+    undo = several.hf.undo(answer.execution, approved_by=ME)
+    assert (several / f"{BACK}/b.py").read_bytes() == b"B = 1\n"
+    assert (several / f"{FRONT}/f.py").read_bytes() == b"F = 1\n"
+    record = TaskRecord(
+        "u-run", order.order.task, "COMPLETED", agent="hand", execution=answer.execution, commit=answer.commit
+    )
+    made = checkpoint_undo(several.hf.pipeline, record, undo.id, "ROADMAP.md")
+    assert len(made.split()) == 2
+    for name in (BACK, FRONT):
+        assert commits(several.path / name) == ["Undo One", "One"]
+        assert answer.commit in shown(several.path / name)
+        assert git(several.path / name, "status", "--porcelain") == ""
+
+
+def test_a_repository_that_cannot_be_committed_to_is_a_remark(several: Ground) -> None:
+    """Somebody rebases there: it landed in both, and the commit is made when it is asked for again."""
+    order = proposed(several, *BOTH)
+    lock = several.path / FRONT / ".git" / "index.lock"
+    lock.write_bytes(b"")
+    answer = lane_of(several).land(order)
+    assert isinstance(answer, Landed) and answer.execution and "not committed" in " ".join(answer.remarks)
+    lock.unlink()
+    again = lane_of(several).land(order._replace(turn=2))
+    assert isinstance(again, Landed) and again.remarks == ()
+    assert [commits(several.path / name) for name in (BACK, FRONT)] == [["One"], ["One"]]

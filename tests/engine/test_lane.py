@@ -1,0 +1,351 @@
+"""The lane: what is good lands once, on the workspace as it is now; a person sees what they say yes to."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from delegated import configured
+from guarded import ME, Ground, in_child, put
+from holdfast.engine.landmarks import checkpoint_of
+from holdfast.engine.orders import Asked, Landed, LandOrder, Unlanded, plan_of
+from holdfast.engine.pipeline import Pipeline
+from holdfast.errors import Blocked
+from holdfast.model.plan import Delete, Inline, Update
+from holdfast.testing import FaultyCalls, KillAt
+from laned import FALSE, FILES, ROADMAP, commits, git, landings, lane_of, order_of, proposed, raising, site, task_id
+
+NEW = put("new.py", b"N = 1\n")
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Iterator[Ground]:
+    found = site(tmp_path / "workspace")
+    yield found
+    found.hf.close()
+
+
+def stands(ground: Ground) -> None:
+    """One landing, one commit that holds the tick, and the box is ticked."""
+    assert len(landings(ground)) == 1
+    assert (ground / "new.py").read_bytes() == b"N = 1\n"
+    assert (ground / "ROADMAP.md").read_bytes() == ROADMAP.replace(b"[ ] One", b"[x] One")
+    assert commits(ground.path) == ["One"]
+    assert git(ground.path, "show", "--format=", "--name-only", "HEAD").split() == ["ROADMAP.md", "new.py"]
+    assert git(ground.path, "status", "--porcelain") == ""
+
+
+# ── once ──
+
+
+def test_work_lands_is_ticked_and_committed(ground: Ground) -> None:
+    """The answer names the execution, the commit and how many files it changed."""
+    answer = lane_of(ground).land(proposed(ground, NEW))
+    assert isinstance(answer, Landed) and (answer.files, answer.remarks) == (1, ())
+    assert answer.execution == landings(ground)[0].id
+    assert answer.commit == git(ground.path, "rev-parse", "HEAD").strip()
+    stands(ground)
+
+
+def test_landing_the_same_order_again_is_the_same_landing(ground: Ground) -> None:
+    """In another turn, after a restart, as often as one likes: the same answer, and nothing is done twice."""
+    order = proposed(ground, NEW)
+    first = lane_of(ground).land(order)
+    again = ground.reopened()
+    assert lane_of(again).land(order._replace(turn=2)) == first
+    stands(again)
+    again.hf.close()
+
+
+POINTS = ("staged", "logged", "prepared", "flipped", "applied", "commit", "committed", "ledger.durable", "in-ledger",
+          "put-away")  # fmt: skip
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("time", [1, 2], ids=["of the landing", "of the tick"])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_landing_that_is_killed_anywhere_lands_once(ground: Ground, point: str, time: int) -> None:
+    """Killed at every named point of both transactions; begun again, it stands once, ticked and committed."""
+    order = proposed(ground, NEW)
+    ground.hf.close()
+    # The ledger has papers of the decision before it has the execution.
+    times = {"ledger.durable": (2, 3)}.get(point, (1, 2))
+
+    def land() -> None:
+        calls = FaultyCalls()
+        there = Ground(ground.path, calls)
+        calls.arm(KillAt(point, times[time - 1]))
+        lane_of(there).land(order)
+
+    assert in_child(land) == -signal.SIGKILL
+    again = Ground(ground.path)
+    assert isinstance(lane_of(again).land(order._replace(turn=2)), Landed)
+    stands(again)
+    again.hf.close()
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("after", [False, True], ids=["before the commit", "after the commit"])
+def test_a_landing_that_is_killed_around_its_commit_has_one_commit(ground: Ground, after: bool) -> None:
+    """Between tick and commit, and between commit and answer."""
+    order = proposed(ground, NEW)
+    ground.hf.close()
+
+    def commit(pipeline: Pipeline, order: LandOrder, execution: str) -> str:
+        if after:
+            checkpoint_of(pipeline, order, execution)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return ""
+
+    assert in_child(lambda: lane_of(Ground(ground.path), commit).land(order)) == -signal.SIGKILL
+    again = Ground(ground.path)
+    answer = lane_of(again).land(order._replace(turn=2))
+    assert isinstance(answer, Landed) and answer.commit == git(ground.path, "rev-parse", "HEAD").strip()
+    stands(again)
+    again.hf.close()
+
+
+@pytest.mark.parametrize(
+    "error", [Blocked("the index is locked"), OSError(28, "No space left on device"), ValueError("a mistake of ours")]
+)
+def test_a_commit_that_cannot_be_made_is_a_remark(ground: Ground, error: Exception) -> None:
+    """It landed, whatever fails after that (L3); the next turn makes the commit."""
+    order = proposed(ground, NEW)
+    answer = lane_of(ground, raising(error)).land(order)
+    assert isinstance(answer, Landed) and answer.execution and not answer.commit
+    assert answer.remarks == (f"not committed: {error}",)
+    assert isinstance(lane_of(ground).land(order._replace(turn=2)), Landed)
+    stands(ground)
+
+
+def test_a_tick_that_cannot_be_made_is_a_remark(ground: Ground) -> None:
+    """The roadmap is gone: it landed all the same."""
+    order = proposed(ground, NEW)
+    (ground / "ROADMAP.md").unlink()
+    answer = lane_of(ground).land(order)
+    assert isinstance(answer, Landed) and answer.execution
+    assert "not ticked" in answer.remarks[0]
+
+
+# ── what does not land ──
+
+
+def refused(ground: Ground, answer: object) -> Unlanded:
+    assert isinstance(answer, Unlanded), answer
+    assert not landings(ground) and not commits(ground.path)
+    assert (ground / "ROADMAP.md").read_bytes() == ROADMAP
+    return answer
+
+
+def test_work_that_fails_its_check_does_not_land(ground: Ground) -> None:
+    """The check runs here, on the tree that would stand, whatever was measured elsewhere."""
+    order = proposed(ground, NEW, order=order_of(ground, accept=(FALSE,)))
+    assert not refused(ground, lane_of(ground).land(order)).final
+
+
+def test_work_that_does_not_fit_goes_back_with_the_evidence(ground: Ground) -> None:
+    """Somebody changed the same line: a conflict, told with both sides."""
+    order = proposed(ground, put("a.py", b"A = 2\n"))
+    (ground / "a.py").write_bytes(b"A = 3\n")
+    answer = refused(ground, lane_of(ground).land(order))
+    assert answer.category == "conflict" and "A = 3" in answer.evidence and "A = 2" in answer.evidence
+    assert (ground / "a.py").read_bytes() == b"A = 3\n"
+
+
+def test_a_file_that_was_asked_for_and_is_not_there_is_missed_here(ground: Ground) -> None:
+    """Nobody is believed that it is there."""
+    asked = order_of(ground)._replace(expected=("wanted.py", "a.py"))
+    answer = refused(ground, lane_of(ground).land(proposed(ground, NEW, order=asked)))
+    assert (answer.category, answer.because) == ("missing file", "not there: wanted.py")
+
+
+def test_a_file_that_was_asked_for_and_is_removed_is_missed(ground: Ground) -> None:
+    """What stands now and would be gone is not there."""
+    asked = order_of(ground)._replace(expected=("b.py",))
+    answer = refused(ground, lane_of(ground).land(proposed(ground, Delete("b.py"), order=asked)))
+    assert answer.category == "missing file"
+
+
+def test_what_policy_denies_is_final(ground: Ground) -> None:
+    """An agent that must not change a path: nothing is tried around that."""
+    configured('[agents.hand]\ncommand = ["/bin/true"]\nmust_not_change = ["a.py"]\n')
+    there = ground.reopened()
+    answer = refused(there, lane_of(there).land(proposed(there, put("a.py", b"A = 2\n"))))
+    assert answer.final and (ground / "a.py").read_bytes() == b"A = 1\n"
+
+
+def test_a_proposal_that_was_tampered_with_lands_nothing(ground: Ground) -> None:
+    """One byte in the stock: a person must look, and the workspace is as it was."""
+    order = proposed(ground, NEW)
+    name = order.proposal
+    path = ground.state / "objects" / name[:2] / name[2:]
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"new.py", b"bad.py"))
+    answer = refused(ground, lane_of(ground).land(order))
+    assert answer.final and "does not hold what its name says" in answer.because
+    assert not (ground / "bad.py").exists()
+
+
+def test_bytes_that_were_tampered_with_land_nothing(ground: Ground) -> None:
+    """The content of a new file is hashed when it lands, too."""
+    order = proposed(ground, NEW)
+    for path in (ground.state / "objects").glob("*/*"):
+        if path.read_bytes() == b"N = 1\n":
+            path.write_bytes(b"N = 6\n")
+    assert refused(ground, lane_of(ground).land(order)).final
+    assert not (ground / "new.py").exists()
+
+
+def test_a_proposal_for_another_order_lands_nothing(ground: Ground) -> None:
+    """An answer to an older attempt has another plan: it cannot be landed as this one."""
+    order = proposed(ground, NEW)
+    newer = order._replace(order=order.order._replace(attempt=2, token=2))
+    assert refused(ground, lane_of(ground).land(newer)).final
+
+
+# ── what stands already ──
+
+
+def test_what_somebody_did_already_is_ticked_and_not_landed(ground: Ground) -> None:
+    """The checks say that it is done; there is no execution, no commit of ours, and nothing to undo."""
+    order = proposed(ground, put("a.py", b"A = 2\n"))
+    (ground / "a.py").write_bytes(b"A = 2\n")
+    answer = lane_of(ground).land(order)
+    assert isinstance(answer, Landed) and (answer.execution, answer.commit) == ("", "")
+    assert b"[x] One" in (ground / "ROADMAP.md").read_bytes()
+    assert not landings(ground) and not commits(ground.path)
+
+
+def test_what_somebody_did_already_is_not_done_where_its_check_fails(ground: Ground) -> None:
+    """Standing so is no evidence."""
+    order = proposed(ground, put("a.py", b"A = 2\n"), order=order_of(ground, accept=(FALSE,)))
+    (ground / "a.py").write_bytes(b"A = 2\n")
+    refused(ground, lane_of(ground).land(order))
+
+
+def test_what_somebody_did_already_is_not_done_where_no_check_says_so(ground: Ground) -> None:
+    """A worker that proposes what stands has shown nothing: without a check, a person must look (T3)."""
+    order = proposed(ground, put("a.py", b"A = 2\n"), order=order_of(ground, accept=()))
+    (ground / "a.py").write_bytes(b"A = 2\n")
+    assert refused(ground, lane_of(ground).land(order)).final
+
+
+# ── people ──
+
+
+def asked_by(ground: Ground, answer: object) -> Asked:
+    assert isinstance(answer, Asked), answer
+    assert not landings(ground) and (ground / "ROADMAP.md").read_bytes() == ROADMAP
+    return answer
+
+
+def test_who_asked_to_look_first_is_asked_and_lands_what_they_saw(ground: Ground) -> None:
+    """The simulation is kept; with a yes to it, that one lands."""
+    order = proposed(ground, NEW)._replace(ask_after=True)
+    question = asked_by(ground, lane_of(ground).land(order))
+    assert not question.signed and ground.hf.kept(question.simulation)[0].change_set.changes[0].path == "new.py"
+    yes = order._replace(turn=2, simulation=question.simulation, cleared_by=ME)
+    assert isinstance(lane_of(ground).land(yes), Landed)
+    stands(ground)
+
+
+def test_a_yes_to_something_else_is_no_yes_to_the_landing(ground: Ground) -> None:
+    """Who let a task start has not seen what came of it."""
+    order = proposed(ground, NEW)._replace(ask_after=True, cleared_by=ME)
+    asked_by(ground, lane_of(ground).land(order))
+
+
+def test_only_what_deletes_is_asked_about(ground: Ground) -> None:
+    """With ask = destructive, a new file lands; a deletion asks."""
+    order = proposed(ground, Delete("b.py"))._replace(ask_destructive=True)
+    assert asked_by(ground, lane_of(ground).land(order)).because == "it deletes files"
+    new = proposed(ground, NEW, order=order_of(ground, "Two"))._replace(ask_destructive=True)
+    assert isinstance(lane_of(ground).land(new), Landed)
+
+
+def test_a_yes_to_what_fits_no_more_asks_again(ground: Ground) -> None:
+    """Somebody changed the file meanwhile: laid over that it is another change, and another question (L4)."""
+    lines = [b"# line %d\n" % n for n in range(9)]
+    (ground / "a.py").write_bytes(b"".join(lines))
+    order = proposed(ground, put("a.py", b"".join((*lines[:8], b"# mine\n"))))._replace(ask_after=True)
+    question = asked_by(ground, lane_of(ground).land(order))
+    (ground / "a.py").write_bytes(b"".join((b"# theirs\n", *lines[1:])))
+    yes = order._replace(turn=2, simulation=question.simulation, cleared_by=ME)
+    second = asked_by(ground, lane_of(ground).land(yes))
+    assert second.simulation != question.simulation
+    again = order._replace(turn=3, simulation=second.simulation, cleared_by=ME)
+    assert isinstance(lane_of(ground).land(again), Landed)
+    assert (ground / "a.py").read_bytes() == b"".join((b"# theirs\n", *lines[1:8], b"# mine\n"))
+
+
+def test_what_policy_asks_needs_a_signed_yes_to_this_very_simulation(ground: Ground) -> None:
+    """Nothing verifies it, so a person must approve; a word is not enough, an approval is."""
+    order = proposed(ground, NEW, order=order_of(ground, accept=()))._replace(yes=False)
+    question = asked_by(ground, lane_of(ground).land(order))
+    assert question.signed
+    word = order._replace(turn=2, simulation=question.simulation, cleared_by=ME)
+    assert asked_by(ground, lane_of(ground).land(word)).simulation == question.simulation
+    simulated, verified = ground.hf.kept(question.simulation)
+    ground.hf.approve(ground.hf.evaluate(simulated, verified), by=ME)
+    assert isinstance(lane_of(ground).land(word._replace(turn=3)), Landed)
+    stands(ground)
+
+
+def test_yes_to_everything_is_given_where_one_person_may_give_it(ground: Ground) -> None:
+    """`--yes` of the run approves what policy asks one person for."""
+    order = proposed(ground, NEW, order=order_of(ground, accept=()))
+    assert order.yes
+    assert isinstance(lane_of(ground).land(order), Landed)
+    stands(ground)
+
+
+def test_a_simulation_of_another_plan_is_never_landed_for_this_order(ground: Ground) -> None:
+    """Whoever named it: it could not be told later that this order landed."""
+    other = proposed(ground, put("other.py", b"O = 1\n"), order=order_of(ground, "Two"))._replace(ask_after=True)
+    question = asked_by(ground, lane_of(ground).land(other))
+    order = proposed(ground, NEW)._replace(simulation=question.simulation, cleared_by=ME)
+    assert refused(ground, lane_of(ground).land(order)).final
+    assert not (ground / "other.py").exists()
+
+
+# ── the roadmap is for people ──
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        ROADMAP.replace(b"[ ] Two", b"[x] Two"),
+        ROADMAP.replace(b"- [ ] Two\n", b""),
+        ROADMAP + b"- [ ] Three: do as I say\n",
+        ROADMAP.replace(b"Two", b"Too"),
+    ],
+    ids=["ticks another task", "removes one", "adds one", "rewords one"],
+)
+def test_work_that_changes_other_tasks_of_the_roadmap_is_asked_about(ground: Ground, after: bytes) -> None:
+    """An agent could otherwise call everything done, or give the run work without end."""
+    order = proposed(ground, Update("ROADMAP.md", ROADMAP, Inline(after)))
+    assert asked_by(ground, lane_of(ground).land(order)).because == "it changes other tasks of the roadmap"
+
+
+def test_work_may_tick_its_own_box_and_write_around_the_tasks(ground: Ground) -> None:
+    """That is what the landing does anyway."""
+    after = ROADMAP.replace(b"[ ] One", b"[x] One") + b"\nOne was easy.\n"
+    order = proposed(ground, Update("ROADMAP.md", ROADMAP, Inline(after)))
+    assert isinstance(lane_of(ground).land(order), Landed)
+    assert (ground / "ROADMAP.md").read_bytes() == after
+
+
+# ── the book finds it ──
+
+
+def test_the_plan_of_an_order_is_the_same_everywhere(ground: Ground) -> None:
+    """What landed is found by its plan's digest, so that must not depend on where or when it is made."""
+    order = order_of(ground)
+    assert plan_of(order).digest == plan_of(order._replace()).digest
+    others = [order._replace(attempt=2), order._replace(token=2), order._replace(run="u-2"), order._replace(task="t")]
+    assert len({plan_of(each).digest for each in (order, *others)}) == 5
+    assert task_id(ground, "One") == order.task and set(FILES) == {"ROADMAP.md", "a.py", "b.py"}
