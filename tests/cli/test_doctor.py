@@ -176,12 +176,17 @@ def test_values_are_told_with_the_file_that_decided(guarded: Any, configure: Any
     assert found["policy.secrets"] == ("ask", [])
 
 
-def test_settings_for_later_stages_are_not_shown_as_working(guarded: Any, configure: Any) -> None:
-    """What nothing asks for yet is marked, in words and in the document."""
-    configure("[run]\nparallel = 3")
-    assert "run.parallel  3  (user; not used in this release)" in guarded("doctor").out
-    rows = guarded("doctor", "--json").document["configuration"]["values"]
-    assert not next(row for row in rows if row["key"] == "run.parallel")["in_force"]
+def test_triggers_are_told_with_what_their_kind_means(guarded: Any, configure: Any) -> None:
+    """Each trigger is a line with its own keys and its file."""
+    configure("[triggers.nightly]\ncron = '0 2 * * *'\nagent = 'mine'\n[triggers.inbox]\nqueue = 'in'\nsettle = '2s'")
+    found = values(guarded("doctor", "--json").document)
+    assert found["triggers.nightly"] == (
+        {"kind": "cron", "roadmap": "", "agent": "mine", "cron": "0 2 * * *", "timezone": "UTC"},
+        ["user"],
+    )
+    assert found["triggers.inbox"][0] == {"kind": "queue", "roadmap": "", "agent": "", "queue": "in", "settle_ms": 2000}
+    text = guarded("doctor").out
+    assert "kind=cron, agent=mine, cron=0 2 * * *, timezone=UTC  (user)" in text
 
 
 @pytest.mark.parametrize(

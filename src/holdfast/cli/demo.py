@@ -85,6 +85,7 @@ class _Story:
             self._approved,
             self._agreed,
             self._audited,
+            self._driven,
         )
         for act in acts:
             act()
@@ -175,6 +176,35 @@ class _Story:
         data[data.index(b"release 2")] ^= 1
         ledger.write_bytes(data)
         self._claim("the flipped bit is found: exit 12", self._holdfast("audit", "verify").exit_code == 12)
+
+    def _driven(self) -> None:
+        self._heading("8  A roadmap is driven to done; what an agent only claims is caught by the checks, and repaired")
+        project = self._project()
+        self._holdfast("-C", "../project", "init", person="dev")
+        done = self._holdfast("-C", "../project", "run", "--agent", "helper", "--yes", person="dev")
+        self._claim("every task landed: exit 0", done.exit_code == 0)
+        ledger = (project / ".holdfast/ledger.jsonl").read_text(encoding="utf-8")
+        self._claim("an attempt that failed its test was caught, and repaired", '"checks_failed":1' in ledger)
+        self._claim("the boxes are ticked", (project / "ROADMAP.md").read_text(encoding="utf-8").count("- [x]") == 2)
+        self._shown_command("git -C ../project log --oneline")
+        log = self._run("git", "-C", str(project), "log", "--oneline").output.decode("utf-8", "replace")
+        self._quote(log)
+        self._claim("each task is one commit", len(log.splitlines()) == 3)
+
+    def _project(self) -> Path:
+        """A repository of its own, for somebody whose configuration names the agent."""
+        project = self._place / "project"
+        for path, text in script.PROJECT.items():
+            self._write(project / path, text)
+        identity = ("-c", "user.name=Dev", "-c", "user.email=dev@localhost")
+        for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "Begin")):
+            self._run("git", "-C", str(project), *identity, *words)
+        helper = self._write(self._place / "helper.py", script.HELPER)
+        agents = script.AGENTS.replace("PYTHON", sys.executable).replace("HELPER", str(helper))
+        config = self._write(self._place / "home/dev/holdfast/config.toml", agents)
+        config.chmod(0o600)
+        config.parent.chmod(0o700)
+        return project
 
     # ── how it is told ──
 

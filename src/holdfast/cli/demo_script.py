@@ -107,3 +107,45 @@ from holdfast.testing import FaultyCalls, KillAt
 hf = holdfast.open(calls=FaultyCalls(KillAt("flipped")))
 hf.execute(hf.simulate(hf.plan(sys.argv[1])), approved_by="demo")
 """
+
+ROADMAP = """\
+# Greetings
+
+## Phase 1: Say hello
+
+- [ ] Create greeting.py with a function that greets somebody by name
+- [ ] Create farewell.py that says goodbye (depends on Create greeting.py with a function that greets somebody by name)
+"""
+
+PROJECT = {
+    "ROADMAP.md": ROADMAP,
+    "Makefile": "test:\n\tpython3 -m unittest -q\n",
+    "test_greeting.py": """\
+import unittest
+class Greeting(unittest.TestCase):
+    def test_it_greets(self):
+        import os
+        if os.path.exists("greeting.py"):
+            from greeting import greet
+            self.assertEqual(greet("Ada"), "Hello, Ada!")
+""",
+    ".gitignore": "__pycache__/\n",
+}
+
+# A stand-in for a coding agent, with a mistake in it: it greets wrongly until it is shown the test that fails.
+HELPER = """\
+import sys
+task = open(sys.argv[1], encoding="utf-8").read()
+if "farewell.py" in task.splitlines()[0] or "Create farewell.py" in task[:400]:
+    open("farewell.py", "w").write("def part(name):\\n    return f'Goodbye, {name}!'\\n")
+else:
+    word = "Hello" if "A check failed" in task else "Hullo"
+    open("greeting.py", "w").write(f"def greet(name):\\n    return f'{word}, {{name}}!'\\n")
+print("Done! All tests pass.")
+"""
+
+AGENTS = """\
+[agents.helper]
+command = ["PYTHON", "HELPER", "{task_file}"]
+network = "none"
+"""

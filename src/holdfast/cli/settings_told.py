@@ -30,17 +30,12 @@ def configuration_report(files: Sequence[File], values: Sequence[Value]) -> Repo
     detail = " · ".join(f"{file.layer} {printable(file.path) if file.present else 'none'}" for file in files)
     stated = [value for value in values if value.layers]
     width = max((len(value.key) for value in stated), default=0)
-    told = [f"{value.key:<{width}}  {_text(value)}  ({_origin(value)})" for value in stated]
+    told = [f"{value.key:<{width}}  {_text(value)}  ({' + '.join(value.layers)})" for value in stated]
     return Report("Configuration", detail, True, more=(*told, *_defaults(values)))
 
 
-def _origin(value: Value) -> str:
-    layers = " + ".join(value.layers)
-    return layers if value.in_force else f"{layers}; not used in this release"
-
-
 def _defaults(values: Iterable[Value]) -> list[str]:
-    rest = [value for value in values if not value.layers and value.in_force and value.value != ""]
+    rest = [value for value in values if not value.layers and value.value != ""]
     lines = []
     for table, group in groupby(rest, key=lambda value: value.key.rpartition(".")[0]):
         told = ", ".join(f"{value.key.rpartition('.')[2]} {_text(value)}" for value in group)

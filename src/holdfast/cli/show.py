@@ -14,7 +14,7 @@ from holdfast.cli.papers import show_paper, show_simulation
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count, duration, state
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, UnknownId
 from holdfast.model.path import printable
 from holdfast.store.database import Row, Table
 from holdfast.wiring import Holdfast
@@ -27,9 +27,14 @@ _PAPERS: dict[str, Table] = {"s-": "simulations", "d-": "decisions", "a-": "appr
 @click.argument("id")
 @click.option("--log", "logs", is_flag=True, help="Print what the checks said.")
 def command(face: Face, id: str, logs: bool) -> None:
-    """Show an execution, a plan, a simulation, a decision or an approval; a unique beginning of its ID is enough."""
+    """Show an execution, a plan, a simulation, a decision, an approval or a task of the newest run.
+
+    A unique beginning of its ID is enough; a task may also be named by its number.
+    """
     with reading(face) as hf:
-        found = hf.resolve(id)
+        found = _resolved(face, hf, id)
+        if found is None:
+            return
         if found.startswith("x-"):
             raise InvalidInput(f"{found} is a patch", hint=f"See it with: holdfast patches show {found}")
         if found.startswith("p-"):
@@ -49,6 +54,20 @@ def command(face: Face, id: str, logs: bool) -> None:
             _show_logs(face.screen, hf, row, document)
         else:
             _show_execution(face.screen, row, document)
+
+
+def _resolved(face: Face, hf: Holdfast, id: str) -> str | None:
+    """None when it was a task, and has been shown."""
+    try:
+        return hf.resolve(id)
+    except UnknownId:
+        from holdfast.cli.task_shown import show_task, task_asked
+
+        asked = task_asked(hf, id)
+        if asked is None:
+            raise
+        show_task(face.screen, *asked)
+        return None
 
 
 def _show_execution(screen: Screen, row: Row, document: Mapping[str, Any] | None) -> None:

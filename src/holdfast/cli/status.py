@@ -11,7 +11,7 @@ from holdfast.cli.moments import for_people
 from holdfast.cli.opening import repair_if_free
 from holdfast.cli.screen import shown
 from holdfast.cli.verbs import Face, verb
-from holdfast.cli.words import count, state
+from holdfast.cli.words import count, duration, state
 from holdfast.errors import HoldfastError
 from holdfast.model.path import printable
 from holdfast.wiring import Holdfast
@@ -35,6 +35,7 @@ def command(face: Face) -> int:
         rows = hf.log(limit=1)
         busy = _busy(hf, locks)
         unreadable = tree.problems()
+        run = _run(hf)
         path, id, digest, entries = hf.path, hf.id, tree.digest, tree.count
     screen.answer(
         {
@@ -45,6 +46,7 @@ def command(face: Face) -> int:
             "tree": {"digest": digest, "entries": entries, "unreadable": [item.path for item in unreadable]},
             "last": row_document(rows[0]) if rows else None,
             "at_work": busy or None,
+            "run": run.document if run is not None else None,
             "trouble": [item._asdict() for item in trouble],
         }
     )
@@ -54,6 +56,8 @@ def command(face: Face) -> int:
         intent = shown(row.intent.strip().partition("\n")[0])
         screen.say(f"Last       {row.id} {state(row)} {for_people(row.at_ns)}: {intent}")
     screen.say(f"Tree       {digest[:16]}…, {count(entries, 'entry', 'entries')}")
+    if run is not None:
+        screen.say(f"Run        {shown(run.words)}")
     if unreadable:
         screen.say(f"Unreadable {printable(unreadable[0].path)} and others: {count(len(unreadable), 'path')} in all")
     if busy:
@@ -64,6 +68,51 @@ def command(face: Face) -> int:
     if not trouble:
         screen.say("Nothing is open." if not busy else "Another process is at work; what it does is not counted yet.")
     return 0
+
+
+class _Run(NamedTuple):
+    """The run that moved last."""
+
+    words: str
+    document: dict[str, object]
+
+
+def _run(hf: Holdfast) -> _Run | None:
+    """None where there was never one; whether it is alive is what its heartbeat says."""
+    from holdfast.store.runs import Runs
+
+    rows = Runs(hf.records).runs(limit=1)
+    if not rows:
+        return None
+    from time import time_ns
+
+    from holdfast.engine.pulse import read_pulse
+
+    run, found = rows[0], read_pulse(hf.site.state)
+    pulse = found if found is not None and found.run == run.id else None
+    life = pulse.life(time_ns()) if pulse is not None else "gone" if run.state == "RUNNING" else "ended"
+    states = [task.state for task in Runs(hf.records).tasks(run.id)]
+    counted = {name: states.count(name) for name in dict.fromkeys(states)}
+    document: dict[str, object] = {
+        "id": run.id,
+        "roadmap": run.roadmap,
+        "state": run.state,
+        "life": life,
+        "tasks": counted,
+    }
+    landed, waiting = counted.get("COMPLETED", 0), counted.get("NEEDS_REVIEW", 0)
+    about = f"{run.id} over {run.roadmap}"
+    done = f"{landed:,} landed" + (f", {waiting:,} wait for you (holdfast review)" if waiting else "")
+    if pulse is not None and life in ("alive", "silent"):
+        document |= {"pid": pulse.process.pid, "running": pulse.running, "worked_ms": pulse.worked_ms}
+        silent = "; its process is silent" if life == "silent" else ""
+        at_work = counted.get("IN_PROGRESS", 0) + counted.get("VALIDATING", 0)
+        words = f"{about} is under way: {at_work:,} at work, {done}, {duration(pulse.worked_ms)} so far{silent}"
+        return _Run(words, document)
+    word = (
+        "was interrupted; go on with: holdfast resume" if run.state == "RUNNING" else f"is {run.state.lower()}: {done}"
+    )
+    return _Run(f"{about} {word}", document)
 
 
 class _Locks:

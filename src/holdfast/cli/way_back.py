@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     from holdfast.engine.history import Return
 
 
-def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bool, preview: bool) -> None:
+def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bool, preview: bool) -> str:
+    """The id of the execution that went back; empty where none did."""
     difference = PlannedDifference(hf.site, way.changes, way.job.sources)
     _tell(screen, way, difference)
     if not way.changes and not way.services:
         screen.answer(_preview_document(way, "UNCHANGED"))
         screen.say("The workspace stands like that already; nothing to do.")
-        return
+        return ""
     if preview:
         screen.answer(_preview_document(way, "REHEARSED"))
         screen.say("Preview only: nothing was changed.")
-        return
+        return ""
     require_consent(screen, question, difference, yes=yes)
     with telling_failure(screen, hf):
         execution = hf.go_back(way, approved_by=user())
@@ -36,6 +37,7 @@ def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bo
     told = f", {count(len(way.services), 'service action')}" if way.services else ""
     screen.say(f"Restored {count(execution.changes, 'path')}{told} in {duration(execution.duration_ms)}.")
     screen.say(f"Redo with: holdfast undo {execution.id}")
+    return execution.id
 
 
 def _tell(screen: Screen, way: Return, difference: PlannedDifference) -> None:

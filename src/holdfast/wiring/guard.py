@@ -1,4 +1,4 @@
-"""The one place that chooses concrete parts, and the object users hold: `holdfast.open(".")`.
+"""The object users hold: `holdfast.open(".")`.
 
     hf = holdfast.open(".")
     simulated = hf.simulate(hf.plan("change.yaml"))     # exactly what would happen; nothing has
@@ -17,17 +17,11 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from holdfast.disk.calls import CALLS, Calls
 from holdfast.errors import ApprovalNeeded, HoldfastError, VerificationFailed
 from holdfast.model.canonical import Json
-from holdfast.model.path import STATE_DIRECTORY
-from holdfast.store.anchor import anchor_path
 from holdfast.store.database import Records, Row
 from holdfast.store.journal import read_head
-from holdfast.store.keys import key_path, load_key, load_or_create_key
 from holdfast.store.ledger import Ledger
-from holdfast.store.signing import make_signing_key
-from holdfast.store.state import create_state, find_workspace, read_identity
 from holdfast.workspace.site import Site
 
 if TYPE_CHECKING:
@@ -41,12 +35,14 @@ if TYPE_CHECKING:
     from holdfast.engine.history import Return
     from holdfast.engine.patching import Patches
     from holdfast.engine.pipeline import Pipeline, Progress
+    from holdfast.engine.roadmap_runs import RoadmapRuns
     from holdfast.engine.router import Choice
     from holdfast.engine.simulator import Simulated
     from holdfast.model.approval import Approval
     from holdfast.model.decision import Decision
     from holdfast.model.execution import Divergence, Execution
     from holdfast.model.plan import Plan
+    from holdfast.model.run import RunWatcher
     from holdfast.planning.words import Understood
     from holdfast.store.audit import Verification
     from holdfast.workspace.keeping import Reclaimed
@@ -71,6 +67,7 @@ class Holdfast:
         self._progress = progress
         self._pipeline: Pipeline | None = None
         self._patches: Patches | None = None
+        self._runs: RoadmapRuns | None = None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -90,6 +87,20 @@ class Holdfast:
 
             self._patches = Patches(self.pipeline)
         return self._patches
+
+    @property
+    def runs(self) -> RoadmapRuns:
+        """Roadmaps driven to done by agents."""
+        if self._runs is None:
+            from holdfast.engine.roadmap_runs import RoadmapRuns
+            from holdfast.wiring.opening import pipeline_at, say
+
+            self._runs = RoadmapRuns(self.pipeline, self.id, user(), pipeline_at, say)
+        return self._runs
+
+    def on(self, event: str, function: RunWatcher) -> None:
+        """Call the function at each such event of a run ("*": at all of them); see `model.run.EVENTS`."""
+        self.runs.listeners.on(event, function)
 
     # ── change ──
 
@@ -346,44 +357,6 @@ class Holdfast:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def init(path: str = ".", calls: Calls = CALLS) -> str:
-    """Put a workspace under guard; idempotent. The workspace's id is returned."""
-    identity = create_state(os.path.abspath(path), calls)
-    key = load_or_create_key(key_path(), calls)
-    make_signing_key(calls=calls)
-    state = os.path.join(os.path.abspath(path), STATE_DIRECTORY)
-    ledger = Ledger(state, key, identity.id, anchor_path(identity.id), calls)
-    if ledger.head() is None:
-        ledger.append("init", {"workspace": identity.id}, time.time_ns())
-    from holdfast.settlement.record import catch_up
-
-    records = Records(state)
-    try:
-        catch_up(ledger, records)
-    finally:
-        records.close()
-    return identity.id
-
-
-def open(  # noqa: A001 (`holdfast.open` is the front door)
-    path: str = ".", *, wait: float = 0.0, progress: Progress | None = None, calls: Calls = CALLS
-) -> Holdfast:
-    """The workspace at or above `path`; the first verb that changes something repairs what a crash left."""
-    site = Site(find_workspace(path), calls)
-    try:
-        identity = read_identity(site.state)
-        ledger = Ledger(site.state.path, load_key(key_path(), calls), identity.id, anchor_path(identity.id), calls)
-        records = Records(site.state.path)
-        if records.volatile:
-            from holdfast.settlement.record import catch_up
-
-            catch_up(ledger, records)
-        return Holdfast(site, ledger, records, identity.id, wait, progress)
-    except (HoldfastError, OSError):
-        site.close()
-        raise
 
 
 def user() -> str:

@@ -1,0 +1,143 @@
+"""The options of a run: from words on the command line, and from the settings where those say nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+
+import click
+
+from holdfast.errors import InvalidInput
+from holdfast.intake.fields import duration_of
+from holdfast.intake.values import Fault
+from holdfast.model.run import (
+    ADAPTIVES,
+    ASKS,
+    GROUPINGS,
+    LANDING_ORDERS,
+    RECOVERY_APPROVALS,
+    Adaptive,
+    AskAt,
+    GroupBy,
+    LandingOrder,
+    OnTaskFailure,
+    RecoveryApproval,
+    RunOptions,
+)
+
+if TYPE_CHECKING:
+    from holdfast.model.configuration import Budget, RunSettings
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_MOST_PARALLEL = 64
+_MOST_ATTEMPTS = 20
+_MICRO = 1_000_000
+
+
+class AskedOfRun(TypedDict):
+    """What click hands over."""
+
+    agent: str
+    parallel: int | None
+    attempts: int
+    max_tasks: int
+    only: tuple[str, ...]
+    budget_usd: str | None
+    budget_time: str | None
+    budget_tokens: int | None
+    max_turns: int | None
+    ask: tuple[AskAt, ...]
+    on_failure: OnTaskFailure
+    landing: LandingOrder
+    no_checkpoint: bool
+    no_sync: bool
+    workers_only: bool
+    group: GroupBy
+    adaptive: Adaptive
+    recovery: RecoveryApproval
+    skip_verification: str
+    within: str
+
+
+def run_options(command: _Command) -> _Command:
+    least_one = click.IntRange(min=1)
+    for option in reversed((
+        click.option("--agent", default="auto", metavar="NAME", help="Who does the work; auto chooses for each task."),
+        click.option("--parallel", type=click.IntRange(1, _MOST_PARALLEL), help="So many agents at once."),
+        click.option("--attempts", type=click.IntRange(1, _MOST_ATTEMPTS), default=3, help="For a task; 3 if unsaid."),
+        click.option("--max-tasks", type=click.IntRange(min=0), default=0, help="Begin no more than so many."),
+        click.option("--only", multiple=True, metavar="TASK", help="Only these: number, id or its beginning."),
+        click.option("--budget-usd", metavar="USD", help="Money for the whole run."),
+        click.option("--budget-time", metavar="TIME", help="Time for the whole run, for example 8h."),
+        click.option("--budget-tokens", type=least_one, help="Tokens for the whole run."),
+        click.option("--max-turns", type=least_one, help="Requests to models for the whole run."),
+        click.option("--ask", multiple=True, type=click.Choice(ASKS), help="Ask a person besides what policy asks."),
+        click.option("--on-failure", type=click.Choice(["continue", "stop"]), default="continue",
+                     help="When a task fails for good."),
+        click.option("--landing", type=click.Choice(LANDING_ORDERS), default="finished",
+                     help="Land work as it is ready, or in the roadmap's order."),
+        click.option("--no-checkpoint", is_flag=True, help="Do not commit what landed to git."),
+        click.option("--no-sync", is_flag=True, help="Do not tick the roadmap."),
+        click.option("--workers-only", is_flag=True, help="With --database: leave the work to workers elsewhere."),
+        click.option("--group", type=click.Choice(GROUPINGS), default="off", help="Do related tasks together."),
+        click.option("--adaptive", type=click.Choice(ADAPTIVES), default="auto",
+                     help="After a failed attempt: nothing, propose, do."),
+        click.option("--recovery", type=click.Choice(RECOVERY_APPROVALS), default="auto",
+                     help="Who approves a recovery."),
+        click.option("--skip-verification", default="", metavar="REASON", help="Land without tests, and say why."),
+        click.option("--within", default="20m", metavar="TIME", help="An attempt's time; 20m if not given."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def options_of(asked: AskedOfRun, settings: RunSettings) -> RunOptions:
+    return RunOptions(
+        agent=asked["agent"],
+        parallel=asked["parallel"] or settings.parallel,
+        most_tasks=asked["max_tasks"],
+        attempts=asked["attempts"],
+        within_ms=_duration(asked["within"], "--within"),
+        budget=_budget(asked, settings.budget),
+        ask=tuple(dict.fromkeys(asked["ask"])),
+        on_failure=asked["on_failure"],
+        landing=asked["landing"],
+        checkpoint="none" if asked["no_checkpoint"] else settings.checkpoint,
+        sync=not asked["no_sync"],
+        here=not asked["workers_only"],
+        group=asked["group"],
+        adaptive=asked["adaptive"],
+        recovery=asked["recovery"],
+        unverified_because=asked["skip_verification"].strip(),
+        only=asked["only"],
+    )
+
+
+def _budget(asked: AskedOfRun, of_settings: Budget) -> Budget:
+    """What is said here counts; what is not said is as the settings have it."""
+    usd, time = asked["budget_usd"], asked["budget_time"]
+    said = {
+        "micro_usd": None if usd is None else _money(usd),
+        "time_ms": None if time is None else _duration(time, "--budget-time"),
+        "tokens": asked["budget_tokens"],
+        "turns": asked["max_turns"],
+    }
+    return of_settings._replace(**{name: value for name, value in said.items() if value is not None})
+
+
+def _money(text: str) -> int:
+    try:
+        micro = Decimal(text.removeprefix("$")) * _MICRO
+        if micro.is_finite() and 0 < micro <= Decimal(10) ** 15 and micro == micro.to_integral_value():
+            return int(micro)
+    except InvalidOperation:
+        pass
+    raise InvalidInput(f"--budget-usd: {text!r} is not an amount of dollars", hint="For example: 20, or 2.50")
+
+
+def _duration(text: str, name: str) -> int:
+    try:
+        return duration_of(text, name)
+    except Fault as fault:
+        raise InvalidInput(fault.message, hint=fault.hint) from None

@@ -1,0 +1,252 @@
+"""A run while it goes on: a table that is redrawn where a person looks on, a line for each move elsewhere, events.
+
+    terminal        head, and a line for each task, drawn anew once a second; gone when the run ends
+    a pipe, a file  one line on standard error when a task starts, lands, fails or waits for a person
+    --stream-json   every event, a line each
+
+Invariants
+  R1  Drawing never raises: a terminal that went away changes nothing about the run.
+  R2  Events come from any thread and only change what is known; drawing is done by the thread that drives, in `tick`.
+      There is no thread behind it.
+  R3  What agents say is data: one line, cut, without anything that has the shape of a secret.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from holdfast.cli.run_told import MARKS, STYLES, clock, counts_of, head, label, one_line, told, waits_for
+from holdfast.cli.screen import Screen
+from holdfast.cli.words import count
+from holdfast.engine.event_rows import fields_of_event
+from holdfast.engine.run_log import without_secrets
+from holdfast.model.agent import Usage, reworded
+from holdfast.model.run import (
+    AgentSeen,
+    Heartbeat,
+    RunEvent,
+    RunStarted,
+    TaskCompleted,
+    TaskFailed,
+    TaskMoved,
+    TaskStarted,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console, Group
+    from rich.live import Live
+
+    from holdfast.engine.run_standing import Standing
+    from holdfast.model.agent import Happening
+    from holdfast.model.task import Task, TaskRecord
+
+_EVERY_S = 1.0
+_LEAST_ROWS = 4
+_WIDEST = 36
+# Lines of the screen that the table leaves alone: its head, and room for the shell's prompt.
+_SPARE = 3
+
+
+class RunView:
+    """A `RunWatcher`. `look` reads where the run stands; it is called once, when the run starts."""
+
+    def __init__(self, screen: Screen, look: Callable[[str], Standing]) -> None:
+        self._screen, self._look = screen, look
+        self._drawn = screen.is_terminal(sys.stderr)
+        self._turn = threading.Lock()
+        self._standing: Standing | None = None
+        self._records: dict[str, TaskRecord] = {}
+        self._doing: dict[str, str] = {}
+        self._usage, self._worked_ms, self._beat = Usage(), 0, time.monotonic()
+        self._live: Live | None = None
+        self._next = 0.0
+        self.run = ""
+        # A person works by hand at this terminal: nothing is drawn over what they read.
+        self.paused = False
+        screen.make_room = self.clear
+
+    # ── what happens ──
+
+    def __call__(self, event: RunEvent) -> None:
+        if isinstance(event, AgentSeen):
+            event = event._replace(happening=reworded(event.happening, without_secrets))
+        if self._screen.form == "stream":
+            self._screen.event(event.event, **fields_of_event(event))
+        with self._turn:
+            self._learn(event)
+        if self._screen.form == "text" and not self._drawn:
+            line = self._line(event)
+            if line:
+                self._screen.note(line)
+
+    @property
+    def working(self) -> bool:
+        """Whether an agent is at work, as far as we were told."""
+        with self._turn:
+            return bool(self._doing)
+
+    def _learn(self, event: RunEvent) -> None:
+        match event:
+            case RunStarted():
+                self.run, self._standing = event.run, self._look(event.run)
+                self._records = {task.id: record for task, record in self._standing.rows()}
+                self._worked_ms, self._beat = self._standing.run.worked_ms, time.monotonic()
+            case TaskStarted():
+                self._doing[event.task] = "begins"
+                self._change(event.task, attempt=event.attempt, agent=event.agent, started_ns=time.time_ns())
+            case TaskMoved():
+                self._change(event.task, state=event.state, because=event.because, at_ns=time.time_ns())
+            case TaskCompleted():
+                self._change(event.task, execution=event.execution, commit=event.commit, files=event.files)
+            case AgentSeen():
+                doing = _worded(event.happening)
+                if doing and event.task in self._doing:
+                    self._doing[event.task] = doing
+            case Heartbeat():
+                self._usage, self._worked_ms, self._beat = event.usage, event.worked_ms, time.monotonic()
+        if isinstance(event, TaskMoved) and event.state != "IN_PROGRESS" and event.because != "stopped":
+            self._doing.pop(event.task, None)
+
+    def _change(self, id: str, **fields: object) -> None:
+        record = self._records.get(id)
+        if record is not None:
+            self._records[id] = record._replace(**fields)  # type: ignore[arg-type]
+
+    # ── where nobody looks on ──
+
+    def _line(self, event: RunEvent) -> str:
+        match event:
+            case RunStarted():
+                return f"{event.roadmap}: {count(event.tasks, 'task')}, {event.to_do:,} to do; run {event.run}"
+            case TaskStarted():
+                which = f", attempt {event.attempt}" if event.attempt > 1 else ""
+                return f"● {self._label(event.task)}: {one_line(event.agent)} begins{which}"
+            case TaskCompleted():
+                return f"✓ {self._label(event.task)}: {self._told(event.task)}"
+            case TaskFailed():
+                why = one_line(event.because)
+                return f"✗ {self._label(event.task)}: attempt {event.attempt} did not land ({why}); {event.strategy}"
+            case TaskMoved() if event.state == "NEEDS_REVIEW":
+                return f"? {self._label(event.task)}: needs you: {one_line(event.because)}"
+        return ""
+
+    def _label(self, id: str) -> str:
+        task = self._standing.roadmap.task(id) if self._standing is not None else None
+        return label(task) if task is not None else one_line(id)
+
+    def _told(self, id: str) -> str:
+        task = self._standing.roadmap.task(id) if self._standing is not None else None
+        return told(task, self._records[id]) if task is not None else ""
+
+    # ── where a person looks on ──
+
+    def tick(self) -> None:
+        """Called by the driving thread, often; draws once a second (R2)."""
+        now = time.monotonic()
+        if not self._drawn or self.paused or self._standing is None or now < self._next:
+            return
+        self._next = now + _EVERY_S
+        try:
+            self._draw()
+        except (OSError, ValueError):
+            self._drawn = False  # R1
+
+    def clear(self) -> None:
+        """Make room for other words; the next tick draws again below them."""
+        live, self._live = self._live, None
+        if live is not None:
+            self._next = 0.0
+            try:
+                live.stop()
+            except (OSError, ValueError):
+                self._drawn = False
+
+    def close(self) -> None:
+        self.clear()
+        self._drawn = False
+
+    def _draw(self) -> None:
+        from rich.console import Console
+
+        if self._live is None:
+            from rich.live import Live
+
+            plain = self._screen.style("x", "dim", sys.stderr) == "x"
+            console = Console(stderr=True, no_color=plain)
+            self._live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False,
+                              redirect_stderr=False)  # fmt: skip
+            self._live.start()
+        self._live.update(self._table(self._live.console), refresh=True)
+
+    def _table(self, console: Console) -> Group:
+        from rich.console import Group
+        from rich.text import Text
+
+        width, height = console.size
+        with self._turn:
+            rows = list(self._rows(max(_LEAST_ROWS, height - _SPARE)))
+            top = self._head(width)
+        drawn = [Text(top, style="bold", no_wrap=True, overflow="ellipsis")]
+        for mark, text in rows:
+            drawn.append(Text(f" {mark} ", style=STYLES.get(mark, "dim"), no_wrap=True, overflow="ellipsis"))
+            drawn[-1].append(text, style="dim" if mark == "◌" else "default")
+        return Group(*drawn)
+
+    def _head(self, width: int) -> str:
+        assert self._standing is not None
+        worked = self._worked_ms + int((time.monotonic() - self._beat) * 1000)
+        left, right = head(self._standing.run, counts_of(self._pairs()), self._usage, worked)
+        return left + " " * max(2, width - len(left) - len(right) - 1) + right
+
+    def _pairs(self) -> list[tuple[Task, TaskRecord]]:
+        assert self._standing is not None
+        return [(task, self._records[task.id]) for task in self._standing.roadmap.tasks if task.id in self._records]
+
+    def _rows(self, most: int) -> Iterator[tuple[str, str]]:
+        """All of them where they fit; otherwise those at work and those that ask for something, then what is next."""
+        pairs = self._pairs()
+        chosen = pairs
+        if len(pairs) > most:
+            by_weight = sorted(range(len(pairs)), key=lambda place: (_WEIGHT[pairs[place][1].state], place))
+            chosen = [pairs[place] for place in sorted(by_weight[: most - 1])]
+        width = min(_WIDEST, max((len(label(task)) for task, _ in chosen), default=0))
+        for task, record in chosen:
+            title = label(task)
+            title = title if len(title) <= width else title[: width - 1] + "…"
+            yield MARKS[record.state], f"{title:<{width}}  {self._state(task, record)}"
+        if len(chosen) < len(pairs):
+            yield " ", f"and {len(pairs) - len(chosen):,} more: holdfast tasks"
+
+    def _state(self, task: Task, record: TaskRecord) -> str:
+        assert self._standing is not None
+        now = self._standing._replace(records=self._records)
+        text = told(task, record, waits_for(task, now), self._doing.get(task.id, ""))
+        if record.state in ("IN_PROGRESS", "VALIDATING") and record.started_ns:
+            return f"{text:<44}  {clock((time.time_ns() - record.started_ns) // 1_000_000).removeprefix('0:')}"
+        return text + ("    holdfast review" if record.state == "NEEDS_REVIEW" else "")
+
+
+_WEIGHT = {
+    "NEEDS_REVIEW": 0, "IN_PROGRESS": 0, "VALIDATING": 0, "FAILED": 1, "TIMEOUT": 1, "BLOCKED": 2, "DEFERRED": 3,
+    "PENDING": 3, "SKIPPED": 4, "COMPLETED": 5,
+}  # fmt: skip
+
+
+def _worded(happening: Happening) -> str:
+    """What an agent is doing, in a few words; machine output says nothing to a person."""
+    match happening.kind:
+        case "began":
+            return "begins" if happening.attempt == 1 else "mends its work"
+        case "used":
+            return one_line(happening.title)
+        case "asked":
+            return f"asks: {one_line(happening.title)}"
+        case "said":
+            line = one_line(happening.text)
+            return "" if line.startswith(("{", "[")) else line
+    return ""

@@ -1,0 +1,92 @@
+"""Attending a workspace: what schedules, files, webhooks and queues ask for is started here, and driven to its end.
+
+One run at a time drives a workspace: what fires while one goes on is refused by its lock, recorded and told.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from holdfast.errors import Blocked, HoldfastError
+from holdfast.model.run import RunEvent, RunOptions
+from holdfast.wiring.guard import user
+from holdfast.wiring.opening import open  # noqa: A004 (`holdfast.open` is the front door)
+
+if TYPE_CHECKING:
+    from holdfast.model.trigger import Firing, Told
+
+_PATIENCE = 60.0
+
+
+def attend(path: str, stop: threading.Event, tell: Callable[[Told], None], watch: Callable[[RunEvent], None]) -> None:
+    """Until `stop` is set; runs that are under way then stop in order. Locked when another process attends."""
+    from holdfast.engine.queue_box import Box
+    from holdfast.engine.trigger_sources import sources_of
+    from holdfast.engine.trigger_watch import utc_now
+    from holdfast.engine.trigger_watch import watch as attended
+    from holdfast.engine.triggers import Triggers
+    from holdfast.engine.webhook import Hooks, tokens_of
+    from holdfast.store.firings import Firings
+
+    with ExitStack() as stack:
+        hf = stack.enter_context(open(path, wait=_PATIENCE))
+        settings = hf.pipeline.governance.settings().triggers
+        if not settings:
+            raise Blocked("no trigger is configured", hint="Write one into your own config.toml: [triggers.NAME]")
+        memory = stack.enter_context(Firings(hf.site.state))
+        triggers = Triggers(settings, memory, utc_now)
+        tokens = tokens_of(settings)
+        if tokens:
+            stack.enter_context(Hooks(tokens, triggers.happened))
+        running = _Running(hf.path, stop, watch)
+        stack.callback(running.join)
+        sources = sources_of(settings, hf.site.workspace, Box(hf.pipeline, user()))
+        attended(triggers, memory, sources, running.start, tell=tell, stop=stop)
+
+
+class _Running:
+    """Runs in threads of their own; `start` comes back when the run is in the ledger."""
+
+    def __init__(self, path: str, stop: threading.Event, watch: Callable[[RunEvent], None]) -> None:
+        self._path, self._stop, self._watch = path, stop, watch
+        self._threads: list[threading.Thread] = []
+
+    def start(self, firing: Firing) -> None:
+        begun, refused = threading.Event(), list[HoldfastError]()
+
+        def see(event: RunEvent) -> None:
+            begun.set()
+            self._watch(event)
+
+        def drive() -> None:
+            try:
+                self._drive(firing, see)
+            except HoldfastError as error:
+                refused.append(error)
+            finally:
+                begun.set()
+
+        thread = threading.Thread(target=drive, name=f"run for {firing.trigger}")
+        self._threads.append(thread)
+        thread.start()
+        begun.wait()
+        if refused:
+            raise refused[0]
+
+    def _drive(self, firing: Firing, see: Callable[[RunEvent], None]) -> None:
+        from holdfast.engine.roadmap_runs import Crew
+
+        with open(self._path, wait=_PATIENCE) as hf:
+            given = hf.pipeline.governance.settings().run
+            options = RunOptions(
+                agent=firing.agent or "auto", parallel=given.parallel, budget=given.budget, checkpoint=given.checkpoint
+            )
+            crew = Crew(watcher=see, stop=lambda: "the attendance ends" if self._stop.is_set() else "")
+            hf.runs.start(firing.roadmap, options, crew)
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join()

@@ -1,0 +1,153 @@
+"""What waits for a person: told with its reasons, answered at a terminal or by name, and gone on with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.test_terminal import Terminal, start
+from holdfast.store.signing import load_or_create_signer
+from roadmapped import boxes, mapped, states
+
+TWO = ("Create a.py", "Create b.py")
+Tree = Callable[[], dict[str, Any]]
+
+
+@pytest.fixture
+def terminal() -> Any:
+    made = Terminal()
+    yield made
+    made.close()
+
+
+def waiting(guarded: Any, *words: str, titles: tuple[str, ...] = TWO) -> Any:
+    """A run that can only go on with a person."""
+    here = mapped(guarded, *titles)
+    done = here.fresh("run", "--agent", "mine", *words)
+    assert done.status == 3, done.err
+    assert done.out.splitlines()[-1] == "Decide with: holdfast review"
+    return here
+
+
+def test_policy_asks_and_a_signature_answers(guarded: Any, tree: Tree) -> None:
+    """Without --yes nothing landed; yes signs an approval, no rejects, and `resume` does what was said."""
+    here = waiting(guarded)
+    assert not {"a.py", "b.py"} & tree().keys()
+    listed = here("review")
+    assert "+ a.py" in listed.out and "Gate: needs approval" in listed.out
+    assert "+x = 1" in here("review", "1.1", "--diff").out
+    yes = here("review", "1.1", "--yes", "--json").document
+    assert (yes["answer"], yes["signed"]) == ("yes", True)
+    assert here("review", "1.2", "--no", "--reason", "not now").status == 0
+    done = here.fresh("resume")
+    assert done.status == 11, done.err
+    assert (boxes(here), states(here)) == ("x.", ["COMPLETED", "FAILED"])
+    assert "rejected by" in here("show", "1.2").out
+
+
+def test_the_run_asks_before_it_begins(guarded: Any) -> None:
+    """--ask before: nothing was worked on; yes lets it begin, skip leaves it out, and the rest goes on."""
+    here = waiting(guarded, "--ask", "before", "--yes")
+    document = here("review", "--json").document
+    assert [(item["number"], item["attempts"]) for item in document["items"]] == [("1.1", 0), ("1.2", 0)]
+    assert here("review", "1.1", "--skip").status == 0
+    assert "Go on with: holdfast resume" in here("review", "1.2", "--yes").out
+    done = here.fresh("resume", "--yes")
+    assert done.status == 0, done.err
+    assert (boxes(here), states(here)) == (".x", ["SKIPPED", "COMPLETED"])
+
+
+def test_a_deletion_is_asked_about_once(guarded: Any) -> None:
+    """--ask destructive: only what deletes waits; a signed yes answers what the run asks too."""
+    here = waiting(guarded, "--ask", "destructive", "--yes", titles=("Create a.py", "Create b.py and removes old.py"))
+    assert states(here) == ["COMPLETED", "NEEDS_REVIEW"]
+    assert "it deletes files" in here("review").out
+    assert here("review", "1.2", "--yes").status == 0
+    done = here.fresh("resume", "--yes")
+    assert done.status == 0, done.err
+    assert boxes(here) == "xx" and not (here.directory / "old.py").exists()
+
+
+def test_a_person_is_asked_one_by_one(guarded: Any, terminal: Terminal) -> None:
+    """At a terminal: d shows the difference and asks again, y approves, anything else leaves it for later."""
+    here = waiting(guarded)
+    process = start(here, terminal, "review")
+    terminal.read_until("Go on with it? [y/n/d(iff)/s(kip)/L(ater)] ")
+    terminal.type("d\n")
+    terminal.read_until("+x = 1")
+    terminal.type("y\n")
+    terminal.read_until("1.1 Create a.py: approved.")
+    terminal.read_until("? 1.2 Create b.py")
+    terminal.type("\n")
+    assert process.wait(20) == 0
+    assert "1 task still waits. Go on with: holdfast resume" in terminal.read_all()
+    done = here.fresh("resume")
+    assert (done.status, boxes(here)) == (3, "x."), done.err
+
+
+def test_a_moved_workspace_is_asked_about_anew(guarded: Any) -> None:
+    """What was shown no longer fits: a yes is not to something else, so the work is laid over anew and asked about."""
+    here = waiting(guarded, titles=("Create a.py and removes old.py",))
+    (here.directory / "old.py").write_text("x = 5\n")
+    listed = here("review")
+    assert "asks again" in listed.out
+    assert here("review", "1.1", "--yes").status == 0
+    done = here.fresh("resume", "--json")
+    assert done.status in (3, 11), done
+    assert (here.directory / "old.py").read_text() == "x = 5\n" and boxes(here) == "."
+
+
+def test_high_risk_wants_the_plan_typed_out(guarded: Any) -> None:
+    """--yes is not enough, neither for the run nor for the review: the plan's id is asked for, and then it lands."""
+    here = waiting(guarded, "--yes", titles=("Create a.py and a workflow",))
+    refused = here("review", "1.1", "--yes", "--json")
+    assert refused.status == 3
+    plan = refused.document["error"]["hint"].rpartition("--plan ")[2]
+    assert here("review", "1.1", "--yes", "--plan", "p-other").status == 3
+    assert here("review", "1.1", "--yes", "--plan", plan).status == 0
+    done = here.fresh("resume")
+    assert done.status == 0, done.err
+    assert (here.directory / ".github/workflows/ci.yml").exists() and boxes(here) == "x"
+
+
+def test_two_people_answer_for_one_task(guarded: Any, tmp_path: Path) -> None:
+    """Where policy wants two, one yes leaves it waiting, with the same work to look at; the second one lands it."""
+    here = mapped(guarded, "Create a.py and a workflow")
+    own = Path(os.environ["XDG_CONFIG_HOME"]) / "holdfast"
+    homes = {name: tmp_path / name / "holdfast" for name in ("ann", "ben")}
+    keys = {name: load_or_create_signer(str(home / "signing.key")).public for name, home in homes.items()}
+    keys["me"] = load_or_create_signer(str(own / "signing.key")).public
+    rows = "".join(f'{name} = "{key}"\n' for name, key in keys.items())
+    agents = (own / "config.toml").read_text()
+    for name, home in {**homes, "me": own}.items():
+        (home / "config.toml").write_text(f'[me]\nname = "{name}"\n[approvers]\n{rows}{agents}')
+        (home / "ledger.key").write_bytes((own / "ledger.key").read_bytes())
+        for file in ("config.toml", "ledger.key"):
+            (home / file).chmod(0o600)
+
+    def approves(name: str) -> int:
+        elsewhere = {"XDG_CONFIG_HOME": str(homes[name].parent)}
+        hint = here.fresh("review", "1.1", "--yes", "--json", **elsewhere).document["error"]["hint"]
+        plan = hint.rpartition("--plan ")[2]
+        status: int = here.fresh("review", "1.1", "--yes", "--plan", plan, **elsewhere).status
+        return status
+
+    assert here.fresh("run", "--agent", "mine", "--yes").status == 3
+    assert approves("ann") == 0
+    half = here.fresh("resume")
+    assert (half.status, states(here), boxes(here)) == (3, ["NEEDS_REVIEW"], "."), half.err
+    assert approves("ben") == 0
+    done = here.fresh("resume")
+    assert (done.status, boxes(here)) == (0, "x"), done.err
+
+
+def test_nothing_to_answer_is_refused(guarded: Any) -> None:
+    """A task that does not wait cannot be answered; with nothing waiting, review says so."""
+    here = mapped(guarded, "Create a.py")
+    assert here.fresh("run", "--agent", "mine", "--yes").status == 0
+    assert here("review").out == "Nothing waits for you.\n"
+    assert here("review", "1.1", "--yes").status == 2

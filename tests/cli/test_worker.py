@@ -1,0 +1,93 @@
+"""holdfast worker: for runs on other machines, and for the triggers of a workspace; real processes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delegated import configured
+from engine.durable.cluster import Cluster
+from roadmapped import boxes, commits, git, mapped, script
+
+PATIENCE_S = 90
+
+
+@contextmanager
+def working(directory: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    argv = [sys.executable, "-m", "holdfast", "worker", *words]
+    child = subprocess.Popen(argv, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            child.kill()
+        child.communicate()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end, "it did not come to that in time"
+        time.sleep(0.1)
+
+
+def test_a_roadmap_that_changes_is_driven(guarded: Any) -> None:
+    """With a trigger on the roadmap, adding a task to it is all it takes; SIGTERM ends the attendance in order."""
+    here = mapped(guarded, "Create a.py")
+    agents = f'[agents.mine]\ncommand = ["python3", "{script(here)}", "{{task_file}}"]\nnetwork = "none"\n'
+    trigger = '[triggers.plan]\nchanged = ["ROADMAP.md"]\nsettle = "100ms"\nroadmap = "ROADMAP.md"\nagent = "mine"\n'
+    configured(agents + trigger + '[policy]\nwithout_health = "allow"\n')
+    with working(here.directory) as child:
+        assert child.stderr is not None
+        assert "Attends" in child.stderr.readline()
+        time.sleep(1.5)  # it has looked at the file as it is
+        with (here.directory / "ROADMAP.md").open("a", encoding="utf-8") as file:
+            file.write("- [ ] 1.2 Create b.py\n")
+        until(lambda: boxes(here) == "xx")
+        child.send_signal(signal.SIGTERM)
+        out, _ = child.communicate(timeout=PATIENCE_S)
+    assert child.returncode == 0
+    assert out.startswith("Stopped.")
+    assert commits(here) == ["1.1 Create a.py", "1.2 Create b.py"]
+
+
+def test_without_a_trigger_there_is_nothing_to_attend(guarded: Any) -> None:
+    """Exit 5, with what to write where."""
+    here = mapped(guarded, "Create a.py")
+    done = here.fresh("worker")
+    assert done.status == 5
+    assert "[triggers.NAME]" in done.err
+
+
+def test_a_worker_without_a_workspace_does_the_work_of_a_run(guarded: Any, tmp_path: Path) -> None:
+    """`run --database --workers-only` lands what `worker --database` made, over a clone and the shared store alone."""
+    here = mapped(guarded, "Create a.py", "Create b.py")
+    (here.directory / "uncommitted.txt").write_text("mine\n")
+    cluster = Cluster()
+    try:
+        url = cluster.url("verbs")
+        clone = tmp_path / "clone"
+        subprocess.run(["git", "clone", "-q", str(here.directory), str(clone)], check=True)
+        id = here("status", "--json").document["id"]
+        words = ("--database", url, "--workspace", id, "--repository", str(clone), "--folder", str(tmp_path / "w"))
+        with working(tmp_path, *words, "--name", "far"):
+            done = here.fresh("run", "--agent", "mine", "--yes", "--database", url, "--workers-only", "--parallel", "2")
+        assert done.status == 0, done.err
+    finally:
+        cluster.remove()
+    assert (boxes(here), sorted(commits(here))) == ("xx", ["1.1 Create a.py", "1.2 Create b.py"])
+    assert git(here, "status", "--short") == "?? uncommitted.txt\n"
+
+
+@pytest.mark.parametrize("words", [("--database", "postgresql://127.0.0.1:1/none"), ("--lease", "1")])
+def test_bad_words_are_refused(guarded: Any, words: tuple[str, ...]) -> None:
+    """A worker that does not know whose work to take, or whose lease is too short, does not start: exit 2."""
+    assert mapped(guarded, "Create a.py").fresh("worker", *words).status == 2
