@@ -1,0 +1,5 @@
+from shop.cart import total
+
+
+def receipt(prices):
+    return f"receipt: {total(prices)}"

@@ -1,0 +1,1 @@
+"""Money is a number of cents."""
