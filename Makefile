@@ -4,6 +4,7 @@
 #   make test-agents  real agent programs against a scripted model (installs some 2 GB below .agent-programs)
 #   make check   style, format, types
 #   make crash   every kill point and every power cut (long; most of it wants root)
+#   make soak    roadmaps driven to done while the driver, the workers and the database are killed (long)
 #   make bench   ratios against peers on this machine
 #   make clean   back to what was cloned
 
@@ -17,10 +18,10 @@ JOBS ?= 2
 BENCHMARKS ?= $(filter-out benchmarks/_%,$(sort $(wildcard benchmarks/*.py)))
 # Real servers and tools that tests start themselves; a test whose tool is missing says so.
 TEST_PACKAGES := strace rsync bubblewrap libseccomp2 openssh-client openssh-server postgresql redis-server
-OFTEN := not crash_full and not bench and not agents
+OFTEN := not crash_full and not bench and not agents and not soak
 RARELY := (crash or crash_full)
 
-.PHONY: demo test test-agents check bench crash clean venv
+.PHONY: demo test test-agents check bench crash soak clean venv
 .NOTPARALLEL:
 
 demo: venv
@@ -49,6 +50,10 @@ crash: venv
 	@# Some of these take seconds and some take minutes: who is done takes over from who is not.
 	$(PYTEST) -n $(JOBS) --dist worksteal -m "$(RARELY) and not serial"
 	$(PYTEST) -m "$(RARELY) and serial" || [ $$? -eq 5 ]
+
+soak: venv
+	@scripts/system-packages bubblewrap libseccomp2 postgresql || true
+	$(PYTEST) -m soak
 
 bench: venv
 	@test -n "$(BENCHMARKS)" || { echo "there is nothing in benchmarks/" >&2; exit 1; }
