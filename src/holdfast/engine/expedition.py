@@ -54,6 +54,8 @@ class Outfit(NamedTuple):
     watcher: RunWatcher
     export: Export
     stop: Callable[[], str]
+    # Where a person hears what stops nothing.
+    warn: Callable[[str], None] = lambda text: None
     person: Person | None = None
     mirrored: bool = False
     # Others work too, on other machines; `go` makes it where the database is shared.
@@ -95,7 +97,9 @@ def go(pipeline: Pipeline, run: RunRecord, outfit: Outfit) -> RunRecord:
             told_here=told_here if distance is not None else None,
         )  # fmt: skip
         if run.options.sync:
-            world.tick_all(book)
+            trouble = world.tick_all(book)
+            if trouble:
+                outfit.warn(f"the roadmap was not ticked: {trouble}")
         return driver.drive()
 
 

@@ -17,7 +17,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -112,7 +112,7 @@ class Lane:
         simulated, verified = found
         failed = [receipt for receipt in verified.receipts if not receipt.passed]
         if failed:
-            return _failed_checks(pipeline, failed)
+            return _failed_checks(pipeline, failed, tuple(simulated.change_set.paths))
         if missing := missing_files(pipeline.site, order.order.expected, simulated.change_set):
             return _missing(missing)
         decision = pipeline.decide(simulated, verified)
@@ -233,13 +233,14 @@ def _missing(paths: Sequence[str]) -> Unlanded:
     return Unlanded("missing file", f"not there: {names}", f"These files were expected and are not there: {names}.")
 
 
-def _failed_checks(pipeline: Pipeline, failed: Sequence[Receipt]) -> Unlanded:
+def _failed_checks(pipeline: Pipeline, failed: Sequence[Receipt], known: Collection[str] = ()) -> Unlanded:
+    """`known` are paths of the workspace, so that a module of its own is not taken for one that is not installed."""
     blobs = Blobs(pipeline.site.state)
     logs = [(receipt, blobs.get(receipt.log_digest) if receipt.log_digest else b"") for receipt in failed]
-    told = "\n\n".join(failed_check(blobs, receipt) for receipt in failed)[:MOST_EVIDENCE]
-    known = tuple(understood(receipt, log, (), pipeline.site.path) for receipt, log in logs)
+    told = "\n\n".join(failed_check(blobs, receipt, pipeline.site.path) for receipt in failed)[:MOST_EVIDENCE]
+    why = tuple(understood(receipt, log, known, pipeline.site.path) for receipt, log in logs)
     message = masked("; ".join(receipt.detail for receipt in failed))
-    return _unlanded(Seen(VerificationFailed.code, message, failures=known, evidence=told))
+    return _unlanded(Seen(VerificationFailed.code, message, failures=why, evidence=told))
 
 
 def _unlanded(seen: Seen) -> Unlanded:

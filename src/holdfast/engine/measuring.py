@@ -60,7 +60,7 @@ class Measuring:
         if not wrong and not captured.moved:
             landable = Landable(captured.change_set, captured.seen, captured.sources)
             receipts = self._checking.verify_in(shadow, self._plan, landable).receipts
-            wrong = [failed_check(self._blobs, receipt) for receipt in receipts if not receipt.passed]
+            wrong = [failed_check(self._blobs, receipt, self._site.path) for receipt in receipts if not receipt.passed]
         evidence = "\n\n".join(wrong)[:MOST_EVIDENCE]
         return Measured(Attempt(number, result, changed, missing, receipts, evidence), captured)
 
@@ -76,12 +76,19 @@ class Measuring:
             return False  # no directory, or a link on the way: nothing that lands there
 
 
-def failed_check(blobs: Blobs, receipt: Receipt) -> str:
-    """What an agent is told of it: the receipt, and the end of its log."""
+def failed_check(blobs: Blobs, receipt: Receipt, root: str) -> str:
+    """What an agent is told of it: the receipt, and the end of its log.
+
+    Paths are told as the workspace has them: `root` may be a mirror, which the next attempt does not stand on.
+    """
     log = blobs.get(receipt.log_digest) if receipt.log_digest else b""
     # Masked before it is cut: half a key has no shape any more.
-    tail = masked(log.decode("utf-8", "replace"))[-_MOST_LOG:].strip()
-    return f"A check failed: {masked(receipt.detail)}\n{tail}".strip()
+    tail = masked(_from_root(log.decode("utf-8", "replace"), root))[-_MOST_LOG:].strip()
+    return f"A check failed: {masked(_from_root(receipt.detail, root))}\n{tail}".strip()
+
+
+def _from_root(text: str, root: str) -> str:
+    return text.replace(f"{root}/", "")
 
 
 def _wrong_with_ending(result: Result) -> list[str]:

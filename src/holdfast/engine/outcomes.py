@@ -16,13 +16,15 @@ from holdfast.engine.driving import Rules, World
 from holdfast.engine.durable import Item
 from holdfast.engine.orders import Answer, Asked, LandAnswer, Landed, Unlanded, Unworked, Worked, answer_of
 from holdfast.engine.taskbook import TaskBook
-from holdfast.errors import InvalidInput, Tampering
+from holdfast.errors import Interrupted, InvalidInput, Locked, Tampering
 from holdfast.gates.secrets import masked
 from holdfast.model.canonical import Json
 from holdfast.model.run import RunWatcher, TaskCompleted, TaskFailed
 from holdfast.model.task import MOVES, TaskRecord
 
 _LAND_TRIES = 3
+# Somebody else held the workspace, or wanted an end: that says nothing about the work, and is no attempt.
+_NOT_ITS_FAULT = (Locked.code, Interrupted.code)
 
 
 class Outcomes:
@@ -50,8 +52,8 @@ class Outcomes:
             self._take(record._replace(landing=False), answer)
         elif record.landing:
             self._land_again(record, answer)
-        elif item.state == "cancelled":
-            self._book.move(record._replace(state="PENDING", because="it was cancelled"))
+        elif item.state == "cancelled" or (item.failure is not None and item.failure.code in _NOT_ITS_FAULT):
+            self._book.move(record._replace(state="PENDING", because=answer or "it was cancelled"))
         else:
             self.failed(record, Unworked("environment", answer, answer, final=item.state == "done"))
 

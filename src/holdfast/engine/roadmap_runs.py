@@ -168,6 +168,7 @@ class RoadmapRuns:
             watcher=watcher,
             export=lambda book, roadmap: log.settled(book.run, roadmap, book.records),
             stop=lambda: crew.stop() or self._stop_asked(run.id),
+            warn=self._warn,
             person=crew.person,
             mirrored=run.options.parallel > 1,
         )
@@ -232,7 +233,7 @@ class RoadmapRuns:
         landed = [record.task for record in chosen if record.state == "COMPLETED" and self._stands(record)]
         if landed:
             raise InvalidInput(f"{', '.join(landed)} landed", hint=f"Undo it first: holdfast undo {landed[0]}")
-        begun = [record.task for record in chosen if record.state in ("IN_PROGRESS", "VALIDATING")]
+        begun = [record.task for record in chosen if record.state in ("IN_PROGRESS", "VALIDATING") or record.landing]
         if begun:
             raise Blocked(f"{', '.join(begun)}: begun, and not settled", hint="Go on with it first: holdfast resume")
 
