@@ -1,6 +1,7 @@
 # Every target prepares what it needs: nothing has to be installed by hand.
 #   make demo    the story in under a minute
 #   make test    check, then the tests (what CI runs)
+#   make test-long    whole runs of roadmaps, on SQLite and PostgreSQL, stopped and killed (some minutes; CI runs it too)
 #   make test-agents  real agent programs against a scripted model (installs some 2 GB below .agent-programs)
 #   make check   style, format, types
 #   make crash   every kill point and every power cut (long; most of it wants root)
@@ -18,10 +19,10 @@ JOBS ?= 2
 BENCHMARKS ?= $(filter-out benchmarks/_%,$(sort $(wildcard benchmarks/*.py)))
 # Real servers and tools that tests start themselves; a test whose tool is missing says so.
 TEST_PACKAGES := strace rsync bubblewrap libseccomp2 openssh-client openssh-server postgresql redis-server
-OFTEN := not crash_full and not bench and not agents and not soak
+OFTEN := not crash_full and not bench and not agents and not soak and not long
 RARELY := (crash or crash_full)
 
-.PHONY: demo test test-agents check bench crash soak clean venv
+.PHONY: demo test test-long test-agents check bench crash soak clean venv
 .NOTPARALLEL:
 
 demo: venv
@@ -33,6 +34,11 @@ test: check
 	$(PYTEST) -n $(JOBS) -m "$(OFTEN) and not serial"
 	@# 5: no test is marked serial.
 	$(PYTEST) -m "$(OFTEN) and serial" || [ $$? -eq 5 ]
+
+# Whole runs, real databases: what would make `make test` too long to be run often.
+test-long: venv
+	@scripts/system-packages $(TEST_PACKAGES) || true
+	$(PYTEST) -n $(JOBS) -m "long and not crash_full and not soak and not agents"
 
 # Real agent programs against a scripted model. What cannot be installed is named, and the run fails.
 test-agents: venv

@@ -13,6 +13,8 @@ from cli.test_terminal import Terminal, start
 from holdfast.store.signing import load_or_create_signer
 from roadmapped import boxes, mapped, states
 
+pytestmark = pytest.mark.long
+
 TWO = ("Create a.py", "Create b.py")
 Tree = Callable[[], dict[str, Any]]
 

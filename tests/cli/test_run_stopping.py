@@ -12,6 +12,8 @@ import pytest
 from cli.test_terminal import Terminal, start
 from roadmapped import agents_alive, boxes, commits, mapped, script, states, wait_until
 
+pytestmark = pytest.mark.long
+
 SLOW = ("Create a.py", "Create b.py slowly", "Create c.py")
 RUN = ("run", "--agent", "mine", "--yes")
 NO_HURRY = "time.sleep(120)"

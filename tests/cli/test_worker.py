@@ -17,6 +17,8 @@ from delegated import configured
 from engine.durable.cluster import Cluster
 from roadmapped import boxes, commits, git, mapped, script
 
+pytestmark = pytest.mark.long
+
 PATIENCE_S = 90
 
 

@@ -13,6 +13,8 @@ import pytest
 from engine.durable.cluster import Cluster
 from roadmap.soaking import Crowd, check, ended, prepare, sit
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:

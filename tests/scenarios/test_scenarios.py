@@ -13,6 +13,8 @@ from holdfast.engine.roadmap_runs import Crew
 from scenarios.endings import after_the_undo, at_the_end
 from scenarios.playing import NAMES, Move, Player, Scenario, Stage, scenario
 
+pytestmark = pytest.mark.long
+
 ALL = ("broken_import_javascript", "broken_import_python", "cascade", "circular_import", "grouping",
        "missing_dependency", "syntax_left_behind", "wrong_path")  # fmt: skip
 

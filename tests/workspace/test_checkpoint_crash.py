@@ -283,7 +283,10 @@ MOMENTS = ("index.held", "git.update-index", "move.announced", "ref.moved", "ind
 
 @pytest.mark.parametrize(
     "moments",
-    [pytest.param(MOMENTS, marks=pytest.mark.crash), pytest.param((), marks=pytest.mark.crash_full, id="every")],
+    [
+        pytest.param(MOMENTS, marks=[pytest.mark.crash, pytest.mark.long]),
+        pytest.param((), marks=pytest.mark.crash_full, id="every"),
+    ],
 )
 def test_several_killed_at_points(tmp_path: Path, moments: tuple[str, ...]) -> None:
     """Killed at a named point, the same call finishes in both repositories, once in each."""

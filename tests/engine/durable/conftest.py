@@ -46,7 +46,7 @@ def postgresql(cluster: Cluster, state: Path) -> Database:
     return Database(str(state), cluster.url(f"d{next(_numbers)}"))
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def database(request: pytest.FixtureRequest) -> Database:
     """Both, one after the other."""
     found: Database = request.getfixturevalue(request.param)

@@ -20,6 +20,8 @@ from holdfast.engine.leases import Leases
 from holdfast.errors import InvalidInput, Locked
 
 Effects = Callable[[], list[str]]
+pytestmark = pytest.mark.long
+
 SHORT = Lease(seconds=0.3, beat=0.1)
 
 
