@@ -29,6 +29,7 @@ def test_a_roadmap_is_driven_to_done(guarded: Any) -> None:
     assert done.out.splitlines()[-1] == "Done: 3 of 3 tasks done."
 
 
+@pytest.mark.long
 def test_the_stream_is_events_and_then_the_run(guarded: Any) -> None:
     """--stream-json: each line is an event by its name, the last one is the document of the run."""
     here = mapped(guarded, "Create a.py")
@@ -52,6 +53,7 @@ def test_the_document_is_one(guarded: Any) -> None:
     assert (again.status, again.document["id"], again.document["status"]) == (0, run["id"], "FINISHED")
 
 
+@pytest.mark.long
 def test_only_what_is_asked_for(guarded: Any) -> None:
     """--only takes numbers, --max-tasks bounds: exit 0, and the last line says how to go on with the rest."""
     here = mapped(guarded, *THREE)
@@ -60,6 +62,7 @@ def test_only_what_is_asked_for(guarded: Any) -> None:
     assert (boxes(here), done.out.splitlines()[-1]) == (".x.", "Go on with: holdfast run")
 
 
+@pytest.mark.long
 def test_what_is_left_alone_on_request(guarded: Any) -> None:
     """--no-sync leaves the boxes, --no-checkpoint leaves git; `sync` ticks later."""
     here = mapped(guarded, "Create a.py")
@@ -73,6 +76,7 @@ def test_what_is_left_alone_on_request(guarded: Any) -> None:
 # ── failures ──
 
 
+@pytest.mark.long
 def test_a_task_that_fails_is_told_and_tried_again(guarded: Any) -> None:
     """Exit 11, what it needs is blocked, the rest lands; `retry` goes on, and lands it once it can be done."""
     here = mapped(guarded, "Create a.py badly", "Create b.py (depends on 1.1)", "Create c.py")
@@ -91,6 +95,7 @@ def test_a_task_that_fails_is_told_and_tried_again(guarded: Any) -> None:
     assert boxes(here) == "xxx" and text.count("badly") == 1
 
 
+@pytest.mark.long
 def test_the_first_failure_can_end_it(guarded: Any) -> None:
     """--on-failure stop: exit 11, and nothing after it was begun."""
     here = mapped(guarded, "Create a.py nothing", "Create b.py")
@@ -99,6 +104,7 @@ def test_the_first_failure_can_end_it(guarded: Any) -> None:
     assert (boxes(here), states(here)) == ("..", ["FAILED", "PENDING"])
 
 
+@pytest.mark.long
 def test_a_limit_ends_it_in_order(guarded: Any) -> None:
     """Exit 10 when the time of the run is over: the agent is ended, and nothing of its work stays."""
     here = mapped(guarded, "Create a.py slowly", "Create b.py")
@@ -193,6 +199,7 @@ def test_undo_of_a_task_takes_everything_back(guarded: Any) -> None:
     assert (boxes(here), commits(here)[-1]) == ("xxx", "1.2 Create b.py")
 
 
+@pytest.mark.long
 def test_undo_of_its_execution_is_undo_of_the_task(guarded: Any) -> None:
     """By the execution's id the same happens; an undo that was cut off before the box is finished by asking again."""
     here = mapped(guarded, "Create a.py")

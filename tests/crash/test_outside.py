@@ -33,6 +33,7 @@ def verdicts(arena: Arena, name: str, log: Path, every: int, count: Counted) -> 
     return bad
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_killed_from_outside(arena: Arena, tmp_path: Path, kill_points: Counted) -> None:
     """A program killed from outside at a sample of its system calls leaves, after recovery, the old tree or the new."""

@@ -78,6 +78,7 @@ def test_file_plans_land_as_simulated(made: tuple[tuple[Step, ...], World]) -> N
         _lands_as_simulated(ground, *made, "auto")
 
 
+@pytest.mark.long
 @settings(max_examples=100)
 @given(mixed_plans(), _KINDS)
 def test_plans_with_commands_land_as_simulated(made: tuple[tuple[Step, ...], World], kind: ShadowKind) -> None:

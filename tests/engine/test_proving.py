@@ -223,6 +223,7 @@ def test_a_check_that_saw_another_tree_proves_nothing(ground: Ground) -> None:
     assert (found.base_tree, found.unverified) == ("", "the workspace was written to while the checks ran")
 
 
+@pytest.mark.long
 def test_a_file_that_came_and_went_is_noticed(ground: Ground) -> None:
     """What was made beside the tree's files and removed again was part of what the check saw."""
     check = CommandCheck(("sh", "-c", "until test -e here; do sleep 0.05; done"), 20_000)

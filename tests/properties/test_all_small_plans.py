@@ -136,6 +136,7 @@ def test_every_plan_of_one_operation(fast_ground: Ground) -> None:
     assert counts["landed"] > 20 and counts["blocked"] > 10, counts
 
 
+@pytest.mark.long
 def test_every_plan_of_two_operations(fast_ground: Ground) -> None:
     """So does each pair of steps."""
     counts = _judge_all(fast_ground, _plans(2))

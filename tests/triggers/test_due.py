@@ -154,6 +154,7 @@ def test_a_start_that_refuses_is_told_and_not_tried_again(workspace: Path) -> No
         assert man.after(seconds=1) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["firing-noted", "firing-begun", "starting", "started", "firing-started"])
 @pytest.mark.parametrize("kind", ["cron", "webhook", "queue"])
 def test_killed_at_any_point_no_run_starts_twice_and_none_is_lost_silently(

@@ -236,6 +236,7 @@ def test_a_taken_file_can_be_put_back(inbox: Path) -> None:
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_killed_at_any_point_of_taking_the_file_is_neither_lost_nor_used_twice(tmp_path: Path) -> None:
     """At every named point from reading the file to the start: afterwards one run has it, and it is in one place."""
 

@@ -115,6 +115,7 @@ def test_killed_at_every_change_of_the_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [5, 6, 7])
 def test_killed_in_the_middle_of_git_commands(tmp_path: Path, seed: int) -> None:
     """Killed at random times, again and again, until it is through: one commit, no lock left behind."""
@@ -305,6 +306,7 @@ def test_several_killed_at_points(tmp_path: Path, moments: tuple[str, ...]) -> N
 
 
 @pytest.mark.crash
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["move.announced", "git.update-ref"])
 def test_killed_while_the_first_goes_back(pair: tuple[Path, Path, Landing], point: str) -> None:
     """A crash while the first is being taken back ends in a state from which the same call goes on."""

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,6 +42,7 @@ act: st.SearchStrategy[Act] = st.one_of(
 seldom = st.one_of([st.just(list[Act]())] * 4 + [st.lists(act, min_size=1, max_size=5)])
 
 
+@pytest.mark.long
 @settings(max_examples=100)
 @given(first=st.lists(act, min_size=1, max_size=8), second=seldom, lands=st.sampled_from([0, 1]))
 def test_both_kinds_capture_the_same_and_land_what_stood(first: list[Act], second: list[Act], lands: int) -> None:

@@ -76,6 +76,8 @@ class Hooks:
         self._tokens, self._deliver, self._within = dict(tokens), deliver, within
         self._changed = threading.Condition()
         self._open: dict[Wire, threading.Thread] = {}
+        # Have answered, and are about to end.
+        self._leaving: set[threading.Thread] = set()
         self._closing = False
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -113,10 +115,11 @@ class Hooks:
         if self._door.ident is not None:
             self._door.join()
         with self._changed:
-            left = list(self._open.items())
-        for wire, _ in left:
+            left = list(self._open)
+            threads = {*self._open.values(), *self._leaving}
+        for wire in left:
             wire.end()
-        for _, thread in left:
+        for thread in threads:
             thread.join()
 
     # ── connections ──
@@ -141,6 +144,7 @@ class Hooks:
                 next(iter(self._open)).end()
                 self._changed.wait(_LOOK_AGAIN)
             self._open[wire] = thread
+            self._leaving = {thread for thread in self._leaving if thread.is_alive()}
 
     def _serve(self, wire: Wire) -> None:
         try:
@@ -149,7 +153,7 @@ class Hooks:
             pass  # whoever called is gone, and so is the one who would read our answer
         finally:
             with self._changed:
-                self._open.pop(wire, None)
+                self._leaving.add(self._open.pop(wire))
                 self._changed.notify_all()
             wire.close()
 

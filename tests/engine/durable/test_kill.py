@@ -19,6 +19,9 @@ from holdfast.engine.durable_dbos import desk
 Effects = Callable[[], list[str]]
 
 
+pytestmark = pytest.mark.long
+
+
 @pytest.mark.parametrize(
     "kills", [pytest.param(4, marks=pytest.mark.crash), pytest.param(20, marks=pytest.mark.crash_full)]
 )

@@ -23,6 +23,8 @@ from holdfast.engine.durable_running import home
 from holdfast.errors import Blocked, Locked, Tampering
 from holdfast.model.canonical import Json
 
+pytestmark = pytest.mark.long
+
 W = "w-test"
 GOLDEN = Path(__file__).parent / "golden"
 
