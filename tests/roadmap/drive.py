@@ -1,4 +1,4 @@
-"""One sitting of a run, as a process to be killed: `python drive.py WORKSPACE PARALLEL LANDING [DATABASE]`.
+"""One sitting of a run, as a process to be killed: `python drive.py WORKSPACE PARALLEL LANDING [DATABASE [WITHIN_MS]]`.
 
 The first sitting starts the run, every later one goes on with it. The last line says how it ended.
 """
@@ -14,7 +14,7 @@ from holdfast.model.run import LandingOrder, RunOptions
 
 
 def main() -> None:
-    workspace, parallel, order, database = (*sys.argv[1:], "")[:4]
+    workspace, parallel, order, database, within_ms = (*sys.argv[1:], *("", "12000")[len(sys.argv) - 4 :])
     landing: LandingOrder = "roadmap" if order == "roadmap" else "finished"
     with holdfast.open(workspace, wait=60.0) as hf:
         crew = Crew(watcher=lambda event: print(event.event, flush=True) if event.event == "TASK_COMPLETED" else None)
@@ -22,7 +22,7 @@ def main() -> None:
             run = hf.runs.resume(crew=crew, database=database)
         except UnknownId:
             options = RunOptions(
-                agent="unruly", parallel=int(parallel), attempts=8, mends=1, within_ms=4_000, landing=landing,
+                agent="unruly", parallel=int(parallel), attempts=8, mends=1, within_ms=int(within_ms), landing=landing,
                 here=not database,  # with a shared database, workers do the work
             )  # fmt: skip
             run = hf.runs.start("ROADMAP.md", options, crew, yes=True, database=database)

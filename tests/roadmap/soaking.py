@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import holdfast
 from holdfast.model.task import TaskRecord
@@ -35,6 +35,9 @@ TASKS = (
 )
 
 
+Sitting: TypeAlias = subprocess.Popen[str]
+
+
 class Ended(NamedTuple):
     """What is there when a run is over. `tree` holds the files' contents by name."""
 
@@ -58,8 +61,11 @@ def title(name: str) -> str:
     return f"Create {name}.py ({how})"
 
 
-def prepare(workspace: Path, config: Path) -> None:
-    """A repository under guard, with a check that compiles everything; the agent is in the user's configuration."""
+def prepare(workspace: Path, config: Path, *, seconds: float = 0.05) -> None:
+    """A repository under guard, with a check that compiles everything; the agent is in the user's configuration.
+
+    `seconds` are how long the agent takes: the longer, the more often it can be killed before all is done.
+    """
     workspace.mkdir(parents=True)
     (workspace / "ROADMAP.md").write_text(roadmap(), encoding="utf-8")
     (workspace / "Makefile").write_text("test:\n\tpython3 -m compileall -q .\n", encoding="utf-8")
@@ -67,21 +73,21 @@ def prepare(workspace: Path, config: Path) -> None:
     for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "base"]):
         subprocess.run(["git", *words], cwd=workspace, check=True)
     config.mkdir(parents=True, exist_ok=True)
-    command = f'["{sys.executable}", "{UNRULY}", "{{task_file}}"]'
+    command = f'["{sys.executable}", "{UNRULY}", "{{task_file}}", "{seconds}"]'
     (config / "config.toml").write_text(f'[agents.unruly]\ncommand = {command}\nnetwork = "none"\n', encoding="utf-8")
     holdfast.init(str(workspace))
 
 
-def sit(workspace: Path, parallel: int, landing: str, database: str = "") -> subprocess.Popen[str]:
-    words = [sys.executable, str(DRIVE), str(workspace), str(parallel), landing, database]
+def sit(workspace: Path, parallel: int, landing: str, database: str = "", within_ms: int = 4_000) -> Sitting:
+    words = [sys.executable, str(DRIVE), str(workspace), str(parallel), landing, database, str(within_ms)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def drive(workspace: Path, *, parallel: int, landing: str, kills: int, seed: int, database: str = "") -> int:
+def drive(workspace: Path, *, parallel: int, landing: str, kills: int, seed: int, within_ms: int) -> int:
     """Sitting after sitting until the run is over; the number of those that were killed."""
     chance, killed, end = random.Random(seed), 0, time.monotonic() + 3_000
     while True:
-        child = sit(workspace, parallel, landing, database)
+        child = sit(workspace, parallel, landing, within_ms=within_ms)
         try:
             # Early kills find the start, late ones a landing; both are wanted.
             out, err = child.communicate(timeout=chance.uniform(0.3, 6.0) if killed < kills else 600)

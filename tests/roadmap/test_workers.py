@@ -23,12 +23,13 @@ def cluster() -> Iterator[Cluster]:
     found.remove()
 
 
-def driven(tmp_path: Path, cluster: Cluster, *, troubles: int, restart: bool, seed: int) -> Crowd:
-    workspace = tmp_path / "workspace"
-    prepare(workspace, Path(os.environ["XDG_CONFIG_HOME"]) / "holdfast")
+def driven(tmp_path: Path, cluster: Cluster, *, troubles: int, seconds: float, seed: int) -> Crowd:
+    """Until it is done, or longer: troubles come one after the other, and between two of them the database goes."""
+    workspace, restart = tmp_path / "workspace", True
+    prepare(workspace, Path(os.environ["XDG_CONFIG_HOME"]) / "holdfast", seconds=seconds)
     database = cluster.url(f"run{seed}")
     crowd, chance = Crowd(tmp_path, workspace, database), random.Random(seed)
-    home = sit(workspace, 4, "roadmap", database)
+    home = sit(workspace, 4, "roadmap", database, within_ms=4_000 + int(1_000 * seconds))
     try:
         crowd.tend()
         while home.poll() is None:
@@ -39,7 +40,7 @@ def driven(tmp_path: Path, cluster: Cluster, *, troubles: int, restart: bool, se
                 if troubles > 0:
                     crowd.trouble(chance)
                     troubles -= 1
-                elif restart:
+                if restart and crowd.killed + crowd.frozen >= 2:
                     cluster.stop()
                     cluster.start()
                     restart = False
@@ -53,14 +54,15 @@ def driven(tmp_path: Path, cluster: Cluster, *, troubles: int, restart: bool, se
 
 def test_workers_elsewhere_take_a_roadmap_to_done(tmp_path: Path, cluster: Cluster) -> None:
     """Three workers without a workspace do everything; one is killed, one is cut off; each task lands once."""
-    crowd = driven(tmp_path, cluster, troubles=3, restart=True, seed=3)
-    assert crowd.killed + crowd.frozen == 3
+    crowd = driven(tmp_path, cluster, troubles=3, seconds=0.5, seed=3)
+    assert crowd.killed + crowd.frozen >= 2
     check(ended(tmp_path / "workspace"))
 
 
 @pytest.mark.soak
-def test_workers_that_are_killed_and_cut_off_again_and_again_lose_nothing(tmp_path: Path, cluster: Cluster) -> None:
-    """The same with forty kills and freezes, and the database restarted in between."""
-    crowd = driven(tmp_path, cluster, troubles=40, restart=True, seed=11)
-    assert crowd.killed + crowd.frozen >= 20
+@pytest.mark.parametrize("seed", [11, 12, 13, 14])
+def test_workers_that_are_killed_and_cut_off_lose_nothing(tmp_path: Path, cluster: Cluster, seed: int) -> None:
+    """The same with kills and freezes as long as the run lasts, and the database restarted in between."""
+    crowd = driven(tmp_path, cluster, troubles=100, seconds=6.0, seed=seed)
+    assert crowd.killed + crowd.frozen >= 3
     check(ended(tmp_path / "workspace"))

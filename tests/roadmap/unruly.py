@@ -1,7 +1,8 @@
 """An agent program that fails, lies, hangs, crashes and conflicts, each on its schedule; then it does its task.
 
 It keeps nothing between attempts: what it was told about the attempt before is in its task, and shows it that it had
-its chance to misbehave. Run inside the sandbox as `python3 unruly.py TASK_FILE`; the working directory is the shadow.
+its chance to misbehave. Run inside the sandbox as `python3 unruly.py TASK_FILE SECONDS`; the working directory is the
+shadow.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def main() -> None:
     name, how = re.search(r"Create (\w+)\.py \((\w+)\)", task).groups()  # type: ignore[union-attr]
     if not any(words in task for words in TOLD):
         misbehave(how, name)
-    time.sleep(0.05)
+    time.sleep(float(sys.argv[2]))
     do(name)
     print("Done.")
 

@@ -67,9 +67,10 @@ class Names:
         return self._found()
 
     def title(self, words: str) -> Sequence[str]:
-        """The tasks with this title or id, or in the place of this name."""
+        """The tasks with this title or id, or in the place of this name, or with this title but for what it needs."""
         spelled = spelling(words)
-        return _one(self._titles.get(spelled)) or self._ids.get(spelled) or self._places.named.get(spelled, ())
+        exact = _one(self._titles.get(spelled)) or self._ids.get(spelled) or self._places.named.get(spelled, ())
+        return exact or _one(self._bare_titles.get(spelled))
 
     def number(self, token: str, near: str = "") -> Sequence[str]:
         """The tasks of this number; of several, the one in the phase with the number `near`."""
@@ -91,6 +92,17 @@ class Names:
                 found[words].append(task.id)
             else:
                 found[words] = [task.id]
+        return found
+
+    @cached_property
+    def _bare_titles(self) -> dict[str, list[str]]:
+        """Titles without the "(depends on …)" that stands in them: nobody repeats that when they name the task."""
+        found: dict[str, list[str]] = {}
+        for task in self._tasks:
+            if (clause := _CLAUSE.search(task.title)) is not None:
+                # One alternative begins inside its word.
+                start = clause.start() - clause[0].startswith("epend")
+                found.setdefault(spelling(task.title[:start].rstrip(" ([-–—,;:")), []).append(task.id)
         return found
 
     @cached_property
