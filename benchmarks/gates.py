@@ -10,10 +10,8 @@ Paths are like those of a real project, and each file adds forty lines of ordina
 from __future__ import annotations
 
 import hashlib
-import time
-from collections.abc import Callable
 
-from _measure import Verdict, turns
+from _measure import Verdict, on_the_processor, turns
 
 from holdfast.gates.evidence import Evidence, compared
 from holdfast.gates.layers import layered
@@ -54,15 +52,6 @@ def evidence(text: str) -> Evidence:
     return Evidence(plan, changes, report, texts=tuple(compared(p, b"", data) for p in paths), receipts=(receipt,))
 
 
-def timed(work: Callable[[], object]) -> Callable[[], float]:
-    def once() -> float:
-        start = time.process_time()
-        work()
-        return time.process_time() - start
-
-    return once
-
-
 def main() -> None:
     policy = layered()
     plain, texts = evidence(LINE), evidence(CODE)
@@ -70,9 +59,9 @@ def main() -> None:
     medians = turns(
         31,
         {
-            "policy": timed(layered),
-            "plain": timed(lambda: decide(plain, policy, 2)),
-            "texts": timed(lambda: decide(texts, policy, 2)),
+            "policy": on_the_processor(layered),
+            "plain": on_the_processor(lambda: decide(plain, policy, 2)),
+            "texts": on_the_processor(lambda: decide(texts, policy, 2)),
         },
     )
     print(f"  policy read and compiled, once a command: {medians['policy'] * 1e3:.1f} ms")

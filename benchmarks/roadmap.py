@@ -11,10 +11,8 @@ Shown beside: that twice the file takes twice the time, what a million lines tak
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 
-from _measure import Verdict, milliseconds, turns
+from _measure import Verdict, milliseconds, on_the_processor, turns
 
 from holdfast.intake.roadmap import parse, ticked
 
@@ -49,15 +47,6 @@ def roadmap(tasks: int) -> str:
     return "".join(parts)
 
 
-def timed(work: Callable[[], object]) -> Callable[[], float]:
-    def once() -> float:
-        start = time.process_time()
-        work()
-        return time.process_time() - start
-
-    return once
-
-
 def main() -> None:
     text, twice = roadmap(TASKS), roadmap(2 * TASKS)
     data = text.encode()
@@ -70,13 +59,13 @@ def main() -> None:
     medians = turns(
         ROUNDS,
         {
-            "holdfast": timed(lambda: parse(data)),
-            "pyromark": timed(lambda: list(pyromark.events(text, options=options))),
-            "twice": timed(lambda: parse(twice.encode())),
-            "ticked": timed(lambda: ticked(data, "ROADMAP.md", done)),
+            "holdfast": on_the_processor(lambda: parse(data)),
+            "pyromark": on_the_processor(lambda: list(pyromark.events(text, options=options))),
+            "twice": on_the_processor(lambda: parse(twice.encode())),
+            "ticked": on_the_processor(lambda: ticked(data, "ROADMAP.md", done)),
         },
     )
-    medians |= turns(2, {"markdown-it-py": timed(lambda: markdown.parse(text))})
+    medians |= turns(2, {"markdown-it-py": on_the_processor(lambda: markdown.parse(text))})
     print(
         f"  {TASKS:,} tasks, {len(data) / 1e6:.2f} MB: "
         + ", ".join(f"{k} {milliseconds(v)} ms" for k, v in medians.items())
@@ -87,7 +76,7 @@ def main() -> None:
     )
     print(Verdict("twice the file", medians["twice"] / medians["holdfast"], 2.5).line())
     million = b"".join(b"- [ ] Task %d of the list\n" % number for number in range(1_000_000))
-    print(f"  a million lines, each a task: {timed(lambda: parse(million))():.1f} s")
+    print(f"  a million lines, each a task: {on_the_processor(lambda: parse(million))():.1f} s")
 
 
 if __name__ == "__main__":

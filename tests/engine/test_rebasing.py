@@ -18,7 +18,6 @@ from delegated import project
 from guarded import ME, Ground, contents, guard, put, tree_of
 from holdfast.engine.proposal import (
     Proposal,
-    delegations_of,
     name_of,
     packed,
     propose,
@@ -331,7 +330,8 @@ def worked(pair: Pair, agent: ScriptedAgent) -> Proposal:
     """The agent's work at the worker's, received at home with what the ledger there holds about it."""
     plan = Plan("a task", (Agent(agent.name, "Do it.", attempts=1),))
     simulated = pair.worker.hf.simulate(plan, agents={agent.name: agent})
-    bodies = delegations_of(pair.worker.hf.ledger, plan)
+    found = (entry.body for entry in pair.worker.hf.ledger.entries() if entry.kind == "delegation")
+    bodies = [{name: body[name] for name in body if name not in ("id", "subject")} for body in found]
     return pair.received(propose(pair.worker.hf.site, simulated, (), bodies))
 
 

@@ -24,7 +24,6 @@ from holdfast.planning.recovery import (
     Means,
     RecoveryPolicy,
     Seen,
-    category_of,
     diagnosis_of,
     means_of,
     misplaced,
@@ -49,7 +48,7 @@ def test_an_attempt_is_diagnosed_as_its_case_says(case: dict[str, Any]) -> None:
     diagnosis = diagnosis_of(seen_of(case))
     assert (diagnosis.category, diagnosis.final) == (case["category"], case.get("final", False))
     assert case.get("because", "") in diagnosis.because and diagnosis.because
-    assert category_of(seen_of(case)) == case["category"]
+    assert diagnosis_of(seen_of(case)).category == case["category"]
 
 
 def all_errors(base: type[HoldfastError] = HoldfastError) -> Iterator[type[HoldfastError]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.engine.durable import Engine, Timetable
+from holdfast.engine.durable import Engine
 from holdfast.errors import InvalidInput, UnknownId
 from holdfast.testing import HandEngine
 
@@ -43,15 +43,13 @@ def test_whoever_waits_in_vain_is_told(engine: HandEngine) -> None:
     assert [item.value for item in engine.wait(["a"], 0.1)] == ["now"]
 
 
-def test_signals_timetables_and_forgetting(engine: HandEngine) -> None:
+def test_signals_and_forgetting(engine: HandEngine) -> None:
     """The rest of the port."""
     engine.await_signal("w", 60)
     engine.signal("w", "yes", key="k")
     engine.signal("w", "no", key="k")
     assert engine.find("w").value == "yes"  # type: ignore[union-attr]
-    engine.timetable([Timetable("nightly", "0 3 * * *", "work", None, "q", "w-1")])
-    engine.drop_timetable("nightly")
-    assert engine.timetables() == () and engine.forget("w", 1) == 0 and engine.forget("w", 0) == 1
+    assert engine.forget("w", 1) == 0 and engine.forget("w", 0) == 1
     assert engine.find("w") is None
 
 

@@ -106,21 +106,6 @@ class Item(NamedTuple):
         return self.state in ENDED
 
 
-class Timetable(NamedTuple):
-    """Start `function` with `argument` on `queue` whenever `cron` says, as item `<name>@<time>`.
-
-    `home` is the id of the workspace whose home does the starting.
-    """
-
-    name: str
-    cron: str
-    function: str
-    argument: Json
-    queue: str
-    home: str
-    timezone: str = "UTC"
-
-
 class StepFailed(Exception):
     """A step raised. The same on the first run and on a replay, which has only the record."""
 
@@ -192,11 +177,6 @@ class Desk(Protocol):
     def is_newest(self, id: str, token: int) -> bool:
         """Whether what was done under this token still counts (D3)."""
 
-    def timetable(self, entries: Collection[Timetable]) -> None:
-        """Make these the schedules of their names."""
-
-    def timetables(self) -> tuple[Timetable, ...]: ...
-    def drop_timetable(self, name: str) -> None: ...
     def forget(self, prefix: str, older_than_days: float) -> int:
         """Delete what ended so long ago; how many. Its ids can then be started anew: only the ledger knows better."""
 

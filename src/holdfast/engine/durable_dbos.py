@@ -36,7 +36,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.engine.durable import (
     ENGINE_VERSION,
@@ -47,7 +47,6 @@ from holdfast.engine.durable import (
     Item,
     State,
     StepFailed,
-    Timetable,
 )
 from holdfast.engine.durable_database import connect, exists, reachable
 from holdfast.engine.leases import Leases
@@ -60,7 +59,6 @@ if TYPE_CHECKING:
 
 APPLICATION = "holdfast"
 WAIT = "holdfast.wait"
-SCHEDULED = "holdfast.scheduled"
 TOPIC = "signal"
 _STATES: dict[str, State] = {
     "ENQUEUED": "queued",
@@ -77,7 +75,7 @@ _CHUNK = 500
 
 
 def waits_of(home: str) -> str:
-    """The queue of a home's own small matters: waits, and moments of its timetable. It has no limit."""
+    """The queue of a home's own waits. It has no limit."""
     return f"waits:{home}"
 
 
@@ -260,31 +258,6 @@ class DbosDesk:
         newest = self.leases.tokens([row.workflow_id for row in rows]) if rows else {}
         return tuple(_item(row, newest.get(row.workflow_id, 1)) for row in rows)
 
-    # ── schedules ──
-
-    def timetable(self, entries: Collection[Timetable]) -> None:
-        rows = [
-            {
-                "schedule_name": entry.name,
-                "workflow_name": SCHEDULED,
-                "schedule": entry.cron,
-                "cron_timezone": entry.timezone,
-                "queue_name": waits_of(entry.home),
-                "context": [entry.name, entry.function, plain(entry.argument), entry.queue],
-            }
-            for entry in entries
-        ]
-        try:
-            self._client.apply_schedules(rows)
-        except library().error.DBOSException as error:
-            raise InvalidInput(error.message) from None
-
-    def timetables(self) -> tuple[Timetable, ...]:
-        return tuple(_timetable(row) for row in self._client.list_schedules())
-
-    def drop_timetable(self, name: str) -> None:
-        self._client.delete_schedule(name)
-
     # ── the end ──
 
     def forget(self, prefix: str, older_than_days: float) -> int:
@@ -326,14 +299,6 @@ def _failure(error: object) -> Failure:
     if isinstance(error, BaseException):
         return failure_of(error)
     return Failure("internal", "what is recorded of this failure cannot be read")
-
-
-def _timetable(row: dict[str, Any]) -> Timetable:
-    """`context` comes as it is stored, or read: that depends on who asks."""
-    context = row["context"]
-    name, function, argument, queue = json.loads(context) if isinstance(context, str) else context
-    home = (row.get("queue_name") or "").partition(":")[2]
-    return Timetable(name, row["schedule"], function, argument, queue, home, row.get("cron_timezone") or "UTC")
 
 
 @contextmanager

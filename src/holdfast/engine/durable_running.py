@@ -26,7 +26,7 @@ from holdfast.disk.calls import CALLS
 from holdfast.disk.lock import Lock
 from holdfast.engine.durable import ENGINE_VERSION, Database, Function, Lease, Queue, Registry
 from holdfast.engine.durable_database import connect, reachable
-from holdfast.engine.durable_dbos import APPLICATION, SCHEDULED, TOPIC, WAIT, library, serializer, waits_of
+from holdfast.engine.durable_dbos import APPLICATION, TOPIC, WAIT, library, serializer, waits_of
 from holdfast.engine.durable_engine import DbosEngine, Remarks
 from holdfast.errors import Blocked, InvalidInput, Locked
 from holdfast.model.canonical import Json
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.05
 _SIGNALS_SECONDS = 0.2
-_SCHEDULES_SECONDS = 5.0
 _LAUNCH_WAIT = 120.0
 _SETTLE_SECONDS = 3.0
 # DBOS is one for each process.
@@ -189,7 +188,6 @@ def _launch(engine: DbosEngine, pool: sa.Engine, functions: Registry, listens: C
             "log_level": "WARNING",
             "enable_otlp": False,
             "notification_listener_polling_interval_sec": _SIGNALS_SECONDS,
-            "scheduler_polling_interval_sec": _SCHEDULES_SECONDS,
         }
     )
     logger = logging.getLogger("dbos")
@@ -223,15 +221,6 @@ def _register_waits(engine: DbosEngine) -> None:
         finally:
             engine.waits.discard(id)
             engine.announce(id)
-
-    @dbos.workflow(name=SCHEDULED, max_recovery_attempts=None)  # type: ignore[untyped-decorator]
-    def scheduled(at: str, context: Json) -> Json:
-        assert isinstance(context, list)
-        name, function, argument, queue = context
-        # The same moment is the same id: done twice, it starts one item (D1).
-        id = f"{name}@{at}"
-        engine.start(id, str(function), argument, str(queue))
-        return [1, id]
 
 
 def _destroy(engine: DbosEngine, grace_s: float) -> None:

@@ -28,7 +28,7 @@ from holdfast.model.plan import Plan
 from holdfast.model.task import Roadmap
 from holdfast.store.exports import read_file, replace_file
 from holdfast.workspace.site import Site
-from holdfast.workspace.staging import Bytes, CopyOf
+from holdfast.workspace.staging import Bytes, CopyOf, source_pieces
 
 FOLDER = "roadmaps/prose"
 FILE = "holdfast-tasks.json"
@@ -63,15 +63,14 @@ def normalised(
 
 def _answer(site: Site, simulated: Simulated) -> bytes:
     source = simulated.sources.get(FILE)
-    if isinstance(source, Bytes):
-        return source.data
-    if not isinstance(source, CopyOf):
+    if not isinstance(source, (Bytes, CopyOf)):
         raise AgentFailed(f"{simulated.plan.agent} wrote no {FILE}", hint="Nothing was changed.")
-    fd = source.open()
-    try:
-        return site.calls.pread(fd, MAX_ANSWER + 1, 0)
-    finally:
-        site.calls.close(fd)
+    found = b""
+    for piece in source_pieces(site.calls, source):
+        found += piece
+        if len(found) > MAX_ANSWER:
+            break  # too long to be one; `from_answer` says so
+    return found
 
 
 def _path(source: bytes) -> str:

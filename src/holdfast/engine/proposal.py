@@ -45,10 +45,8 @@ from holdfast.model.simulation import Simulation
 from holdfast.settlement.delegated import transcripts_of
 from holdfast.store.contents import TEXT_LIMIT
 from holdfast.store.large_blobs import LargeBlobs, Stock
-from holdfast.store.ledger import Ledger
-from holdfast.workspace.holes import pieces
 from holdfast.workspace.site import Site
-from holdfast.workspace.staging import Bytes, CopyOf, Source
+from holdfast.workspace.staging import Bytes, CopyOf, Source, source_pieces
 
 VERSION = 1
 _FIELDS = frozenset(("version", "plan", "report", "changes", "receipts", "delegations", "owner"))
@@ -124,16 +122,6 @@ def propose(
     return proposal
 
 
-def delegations_of(ledger: Ledger, plan: Plan) -> tuple[Mapping[str, Json], ...]:
-    """What this ledger holds about the work of agents on a plan, oldest first, without what only it knows."""
-    found = (entry.body for entry in ledger.entries() if entry.kind == "delegation")
-    return tuple(
-        {name: value for name, value in body.items() if name in _DELEGATION}
-        for body in found
-        if body["subject"] == plan.id
-    )
-
-
 def packed(proposal: Proposal) -> bytes:
     """The document."""
     plan = proposal.plan
@@ -155,15 +143,10 @@ def name_of(document: bytes) -> str:
 
 
 def _bytes_of(site: Site, change: Change, source: Source | None) -> Iterator[bytes]:
-    if isinstance(source, Bytes):
-        yield source.data
-        return
+    if isinstance(source, (Bytes, CopyOf)):
+        return source_pieces(site.calls, source)
     path = change.origin or change.path
-    fd = source.open() if isinstance(source, CopyOf) else site.calls.open_beneath(path, _READ, site.workspace.fd)
-    try:
-        yield from pieces(site.calls, fd)
-    finally:
-        site.calls.close(fd)
+    return source_pieces(site.calls, CopyOf(lambda: site.calls.open_beneath(path, _READ, site.workspace.fd)))
 
 
 # ── where it shall land ──

@@ -29,7 +29,6 @@ from holdfast.engine.event_rows import fields_of_event, task_of
 from holdfast.engine.pulse import FILE as HEARTBEAT
 from holdfast.engine.pulse import Pulse, write_pulse
 from holdfast.gates.secrets import masked
-from holdfast.model.canonical import Json
 from holdfast.model.check import masked_words
 from holdfast.model.run import AgentSeen, Heartbeat, RunEvent, RunFinished, RunRecord, RunStarted
 from holdfast.model.task import Roadmap, TaskRecord
@@ -157,9 +156,3 @@ def this_process() -> Identity:
     found = identity_of(os.getpid())
     assert found is not None, "we are alive"
     return found
-
-
-def lost_lines(row: Mapping[str, Json]) -> int:
-    """How many lines are missing before the next one, where the log says so; 0 for every other row."""
-    lines = row.get("lines")
-    return lines if row.get("kind") == LOST and isinstance(lines, int) else 0

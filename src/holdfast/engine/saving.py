@@ -28,7 +28,7 @@ from holdfast.workspace.flip import DISPLACED
 from holdfast.workspace.holes import pieces
 from holdfast.workspace.observe import content_digest, observe
 from holdfast.workspace.site import Site
-from holdfast.workspace.staging import Bytes, CopyOf, Source
+from holdfast.workspace.staging import CopyOf, Held, Source, source_pieces
 
 _HINT = "Nothing was changed. Simulate again."
 _SMALL = 1 << 20
@@ -164,16 +164,9 @@ def _require_bytes(site: Site, id: str, change_set: ChangeSet) -> None:
 
 
 def _source_pieces(site: Site, source: Source) -> Iterator[bytes]:
-    if isinstance(source, Bytes):
-        yield source.data
-    elif isinstance(source, CopyOf):
-        fd = source.open()
-        try:
-            yield from pieces(site.calls, fd)
-        finally:
-            site.calls.close(fd)
-    else:
+    if isinstance(source, Held):
         raise Blocked("an undo is carried out at once; it is not kept as a simulation")
+    return source_pieces(site.calls, source)
 
 
 def _inline(steps: Iterable[Step]) -> Iterator[bytes]:

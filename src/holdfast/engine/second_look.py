@@ -8,7 +8,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from holdfast.engine.roadmap_file import MOST_BYTES, RoadmapFile
 from holdfast.engine.simulator import Simulated
@@ -17,10 +17,9 @@ from holdfast.intake.roadmap import parse
 from holdfast.model.changeset import ChangeSet
 from holdfast.model.path import parent_of
 from holdfast.model.task import Roadmap, Task
-from holdfast.workspace.holes import pieces
 from holdfast.workspace.observe import look
 from holdfast.workspace.site import Site
-from holdfast.workspace.staging import Bytes, CopyOf
+from holdfast.workspace.staging import Bytes, CopyOf, source_pieces
 
 
 def missing_files(site: Site, expected: Sequence[str], changes: ChangeSet) -> tuple[str, ...]:
@@ -50,20 +49,9 @@ def meddles(site: Site, simulated: Simulated, roadmap: str, own: Collection[str]
         before = RoadmapFile(site, roadmap).read()[0]
     except InvalidInput:
         return True
-    after = b"".join(_content(site, simulated, roadmap))
+    source = simulated.sources.get(roadmap)
+    after = b"".join(source_pieces(site.calls, source)) if isinstance(source, (Bytes, CopyOf)) else b""
     return _told(parse(before, roadmap), own) != _told(parse(after, roadmap), own)
-
-
-def _content(site: Site, simulated: Simulated, path: str) -> Iterator[bytes]:
-    source = simulated.sources.get(path)
-    if isinstance(source, Bytes):
-        yield source.data
-    elif isinstance(source, CopyOf):
-        fd = source.open()
-        try:
-            yield from pieces(site.calls, fd)
-        finally:
-            site.calls.close(fd)
 
 
 def _told(roadmap: Roadmap, own: Collection[str]) -> tuple[object, ...]:

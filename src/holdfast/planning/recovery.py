@@ -145,10 +145,6 @@ _TELLING: tuple[Category, ...] = (
 )  # fmt: skip
 
 
-def category_of(seen: Seen) -> Category:
-    return diagnosis_of(seen).category
-
-
 def diagnosis_of(seen: Seen) -> Diagnosis:
     row = CODES.get(seen.code, _UNHEARD_OF)
     final = row.why_final or (_DAMAGE if seen.landed else "")

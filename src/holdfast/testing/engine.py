@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from holdfast.engine.durable import ENDED, ENGINE_VERSION, ITEM_ID, OPEN, Failure, Item, State, Timetable
+from holdfast.engine.durable import ENDED, ENGINE_VERSION, ITEM_ID, OPEN, Failure, Item, State
 from holdfast.errors import InvalidInput, UnknownId
 from holdfast.model.canonical import Json
 
@@ -40,7 +40,6 @@ class HandEngine:
     def __init__(self) -> None:
         self._items: dict[str, Item] = {}
         self._signals: dict[tuple[str, str], Json] = {}
-        self._timetables: dict[str, Timetable] = {}
         self.asked: list[Asked] = []
         self.on_pause: Callable[[], None] = _nobody_ends_it
         self.lost = False
@@ -124,15 +123,6 @@ class HandEngine:
 
     def is_newest(self, id: str, token: int) -> bool:
         return self._known(id).token == token
-
-    def timetable(self, entries: Collection[Timetable]) -> None:
-        self._timetables.update((entry.name, entry) for entry in entries)
-
-    def timetables(self) -> tuple[Timetable, ...]:
-        return tuple(self._timetables.values())
-
-    def drop_timetable(self, name: str) -> None:
-        self._timetables.pop(name, None)
 
     def forget(self, prefix: str, older_than_days: float) -> int:
         """Everything here has just ended, so only `older_than_days=0` finds something."""

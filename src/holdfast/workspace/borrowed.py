@@ -24,21 +24,11 @@ from holdfast.disk.calls import CALLS
 from holdfast.disk.confined import Root
 from holdfast.errors import Blocked, Conflict
 from holdfast.model.path import printable
-from holdfast.sandbox.process import DEFAULT_PATH, Command, run
+from holdfast.sandbox.process import Command, run
+from holdfast.workspace.plumbing import HARMLESS, QUIET
 from holdfast.workspace.removal import remove
 from holdfast.workspace.staging import write_all
 
-_ENVIRONMENT = {
-    "PATH": DEFAULT_PATH,
-    "LC_ALL": "C",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ALLOW_PROTOCOL": "",
-}
-_SETTINGS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never")
 _TIMEOUT_MS = 120_000
 _MOST_NAMES = 1 << 28
 _MOST_SMALL = 1 << 28
@@ -379,9 +369,8 @@ def _command(work_tree: str, words: tuple[str, ...]) -> Command:
     place = place_of(work_tree)
     if place is None:
         raise Blocked(f"{printable(work_tree)} has no repository")
-    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
-    argv = ("git", f"--git-dir={place.own}", *settings, *words)
-    return Command(argv, work_tree, _ENVIRONMENT, _TIMEOUT_MS, output_limit=_MOST_NAMES)
+    argv = ("git", f"--git-dir={place.own}", *HARMLESS, *words)
+    return Command(argv, work_tree, QUIET, _TIMEOUT_MS, output_limit=_MOST_NAMES)
 
 
 def _told(output: bytes) -> str:

@@ -17,26 +17,11 @@ from collections.abc import Iterable, Sequence
 
 from holdfast.errors import Blocked
 from holdfast.model.path import ancestors_of, parent_of, printable
-from holdfast.sandbox.process import DEFAULT_PATH, Command, run
+from holdfast.sandbox.process import Command, run
+from holdfast.workspace.plumbing import HARMLESS, QUIET
 from holdfast.workspace.sieve import sifted
 from holdfast.workspace.site import Site
 
-_SETTINGS = (
-    "core.fsmonitor=false",
-    "core.hooksPath=/dev/null",
-    "core.untrackedCache=false",
-    "protocol.allow=never",
-)
-_ENVIRONMENT = {
-    "PATH": DEFAULT_PATH,
-    "LC_ALL": "C",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ALLOW_PROTOCOL": "",
-}
 _LOOK = os.O_PATH | os.O_NOFOLLOW
 _TIMEOUT_MS = 60_000
 _MOST_NAMES = 1 << 22
@@ -109,9 +94,8 @@ def _asked(place: str, paths: Sequence[str]) -> list[str]:
 
 def _answers(place: str, words: Sequence[str], asked: bytes, most: int, *, good: tuple[int, ...]) -> list[bytes]:
     """What git lists, each ended by a NUL; Blocked when it fails, or says anything else (I4)."""
-    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
-    start = ("git", f"--git-dir={place}/.git", f"--work-tree={place}", *settings)
-    done = run(Command((*start, *words), place, _ENVIRONMENT, _TIMEOUT_MS, output_limit=most, stdin=asked))
+    start = ("git", f"--git-dir={place}/.git", f"--work-tree={place}", *HARMLESS)
+    done = run(Command((*start, *words), place, QUIET, _TIMEOUT_MS, output_limit=most, stdin=asked))
     if done.exit_code not in good or done.output_truncated or done.output[-1:] not in (b"", b"\0"):
         raise _unclear(done.output)
     return done.output.split(b"\0")[:-1]

@@ -26,7 +26,7 @@ from holdfast.sandbox.process import DEFAULT_PATH, Command, Finished, run
 
 _TIMEOUT_MS = 60_000
 _MOST = 1 << 26
-_QUIET: Mapping[str, str] = {
+QUIET: Mapping[str, str] = {
     "PATH": DEFAULT_PATH,
     "LC_ALL": "C",
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -53,6 +53,8 @@ _OVERRIDES = (
     # A reference must never be more durable than what it names.
     "core.fsync=committed,index",
 )
+# Before the verb: nothing that a repository configures starts a program, fetches or asks.
+HARMLESS: tuple[str, ...] = tuple(word for setting in _OVERRIDES for word in ("-c", setting))
 
 
 class Git(NamedTuple):
@@ -72,13 +74,12 @@ class Git(NamedTuple):
         lasting: bool = False,
     ) -> Finished:
         self.calls.point(f"git.{words[0]}")
-        overrides = [word for setting in _OVERRIDES for word in ("-c", setting)]
-        argv = ("git", "--no-pager", *overrides, *self.words, *words)
+        argv = ("git", "--no-pager", *HARMLESS, *self.words, *words)
         if lasting:
             argv = ("timeout", "60", *argv)
         limit = 1 << 12 if on_output else _MOST
         changed = dict(self.variables)
-        kept = {name: value for name, value in _QUIET.items() if name not in changed}
+        kept = {name: value for name, value in QUIET.items() if name not in changed}
         environment = kept | {name: value for name, value in changed.items() if value}
         command = Command(argv, self.cwd, environment, _TIMEOUT_MS, limit, stdin=stdin, pass_fds=pass_fds)
         return run(command, on_output=on_output)

@@ -14,7 +14,7 @@ Invariants
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from blake3 import blake3
@@ -58,6 +58,18 @@ class Held(NamedTuple):
 
 
 Source: TypeAlias = Bytes | CopyOf | Held
+
+
+def source_pieces(calls: Calls, source: Bytes | CopyOf) -> Iterator[bytes]:
+    """All of its bytes, piece by piece."""
+    if isinstance(source, Bytes):
+        yield source.data
+        return
+    fd = source.open()
+    try:
+        yield from pieces(calls, fd)
+    finally:
+        calls.close(fd)
 
 
 class Staged(NamedTuple):

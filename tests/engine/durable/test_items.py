@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from holdfast.engine.durable import Database, Failure, Inside, Left, Queue, StepFailed, Timetable
+from holdfast.engine.durable import Database, Failure, Inside, Left, Queue, StepFailed
 from holdfast.engine.durable_dbos import desk
 from holdfast.engine.durable_engine import DbosEngine
 from holdfast.engine.durable_running import home
@@ -271,20 +271,6 @@ def test_a_step_that_leaves_is_done_again(book: Book, database: Database) -> Non
     with book.home(database) as engine:
         (item,) = engine.wait([f"{W}/1"], 20)
     assert (item.value, book.lines) == ("worked", ["works", "leaves", "works"])
-
-
-def test_a_timetable_starts_items(book: Book, database: Database) -> None:
-    """A schedule starts an item for each of its moments, and is listed, replaced and dropped by name."""
-    every = Timetable("nightly", "* * * * * *", "echo", {"x": 1}, "work", W)
-    with book.home(database) as engine:
-        engine.timetable([every._replace(cron="0 0 * * *"), every])
-        assert engine.timetables() == (every,)
-        with pytest.raises(InvalidInput):
-            engine.timetable([every._replace(cron="whenever")])
-        _until(lambda: len(engine.items("nightly@", ("done",))) >= 2, 30)
-        engine.drop_timetable("nightly")
-        assert engine.timetables() == ()
-        assert {item.function for item in engine.items("nightly@")} == {"echo"}
 
 
 def test_garbage_goes_and_the_rest_stays(book: Book, database: Database) -> None:
