@@ -109,6 +109,22 @@ def test_a_change_that_cannot_fit_is_refused_early(tmp_path: Path) -> None:
     _on_a_small_disk(tmp_path / "disk", "size=2m", act)
 
 
+def test_space_is_asked_for_only_where_bytes_are_written(tmp_path: Path) -> None:
+    """Moving or chmodding a file that is larger than the disk needs no room for it."""
+
+    def act(disk: Path) -> None:
+        ground = guard(disk, {"a": b"old"})
+        with open(disk / "big", "wb") as file:
+            file.truncate(64 << 20)
+        for step, where in ((Chmod("big", 0o600), "big"), (Move("big", "moved"), "moved")):
+            done = ground.apply(step)
+            assert (disk / where).stat().st_size == 64 << 20
+            ground.hf.undo(done.id)
+            assert (disk / "big").stat().st_size == 64 << 20
+
+    _on_a_small_disk(tmp_path / "disk", "size=8m", act)
+
+
 def test_a_disk_without_inodes(tmp_path: Path) -> None:
     """When no file can be created any more, nothing changes; with inodes back, it works."""
 

@@ -96,9 +96,9 @@ class Evidence:
 
     def new_content(self) -> Iterator[Change]:
         """Files with bytes that were not there before; what only moves or changes its mode brings none."""
-        moved = _moved_content(self.change_set.changes)
+        moved = _Moved(self.change_set.changes)
         for change in self.change_set.changes:
-            if _has_new_content(change, moved):
+            if _has_new_content(change) and not moved.brought(change):
                 yield change
 
 
@@ -131,15 +131,30 @@ def _difference(old: list[bytes], new: list[bytes]) -> tuple[list[bytes], int, i
     return [line for line in new if line in fresh], fresh.total(), (counted_old - counted_new).total()
 
 
-def _moved_content(changes: tuple[Change, ...]) -> frozenset[tuple[str, str]]:
-    """(origin, digest) of everything that moves: a moved file brings nothing new."""
-    return frozenset([(c.path, c.pre.digest) for c in changes if c.pre is not None and c.pre.kind == "file"])
+class _Moved:
+    """Content that leaves one path for another, whether its inode could be renamed or (with a new mode) was copied.
+
+    Each file that goes away accounts for one that comes: a second copy is new content.
+    """
+
+    def __init__(self, changes: tuple[Change, ...]) -> None:
+        old = [(change, change.pre) for change in changes if change.pre is not None and change.pre.kind == "file"]
+        self._renamed = frozenset([(change.path, pre.digest) for change, pre in old])
+        sources = {change.origin for change in changes}
+        self._left = Counter([pre.digest for change, pre in old if change.post is None and change.path not in sources])
+
+    def brought(self, change: Change) -> bool:
+        digest = change.post.digest if change.post is not None else ""
+        if change.origin is not None and (change.origin, digest) in self._renamed:
+            return True
+        if change.pre is not None or self._left[digest] <= 0:
+            return False
+        self._left[digest] -= 1
+        return True
 
 
-def _has_new_content(change: Change, moved: frozenset[tuple[str, str]]) -> bool:
+def _has_new_content(change: Change) -> bool:
     post = change.post
     if post is None or post.kind != "file" or post.size == 0:
-        return False
-    if change.origin is not None and (change.origin, post.digest) in moved:
         return False
     return change.pre is None or change.pre.digest != post.digest

@@ -79,7 +79,7 @@ class Purse:
         with self._changed:
             while True:
                 self._refuse_when_spent()
-                grant = self._granted(asked, price)
+                grant = None if self._closed else self._granted(asked, price)
                 if grant is not None:
                     self._under_way.append(grant)
                     return grant
@@ -99,7 +99,7 @@ class Purse:
         return usage
 
     def close(self) -> None:
-        """Nobody waits any longer."""
+        """Nobody waits any longer, and nobody is let through: what the closed requests set aside goes to no other."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

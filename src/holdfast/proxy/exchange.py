@@ -173,7 +173,9 @@ class Exchange:
         except BaseException:
             self._house.pool.leave(wire.socket)
             raise
+        # Before the agent sees the end: who asks when it has seen it finds the connection there.
         self._house.pool.give(wire)
+        self._finish(bill)
         if tape is not None and taped is not None:
             secrets = (self._house.upstream.key.reveal(), self._house.token)
             self._house.record.attempt(lambda: tape.keep(digest, route.path, taped, secrets))
@@ -203,7 +205,7 @@ class Exchange:
             raise _unreachable(error) from None
 
     def _passed(self, wire: Wire, response: h11.Response, bill: _Bill) -> Taped | None:
-        """The answer, to the agent; what a tape needs of it."""
+        """The answer but for its end, to the agent; what a tape needs of it."""
         status, headers = response.status_code, answered_headers(response.headers, self._house.upstream.key)
         bill.status = status
         if value_of(response.headers, b"content-encoding") not in ("", "identity"):
@@ -226,7 +228,6 @@ class Exchange:
             size += len(piece)
             if keeps and size <= _TAPE_LIMIT:
                 chunks.append(piece)
-        self._finish(bill)
         return Taped(status, headers, tuple(chunks)) if keeps and size <= _TAPE_LIMIT else None
 
     def _piece(self, wire: Wire) -> bytes | None:
@@ -260,17 +261,17 @@ class Exchange:
         if taped.status >= 400:
             self._house.tally.count("auth" if taped.status in (401, 403) else "model_error")
         self._whole(taped, bill)
+        self._finish(bill)
         return taped.status
 
     def _whole(self, taped: Taped, bill: _Bill) -> Taped:
-        """An answer that is here already, in its pieces."""
+        """An answer that is here already, in its pieces, but for its end."""
         sse = any(name == b"content-type" and _streams(value) for name, value in taped.headers)
         counter = bill.counter = Counter(self._api, sse=sse)
         self._tell(h11.Response(status_code=taped.status, headers=taped.headers))
         for chunk in taped.chunks:
             self._tell(h11.Data(data=chunk))
             counter.feed(chunk)
-        self._finish(bill)
         return taped
 
     def _finish(self, bill: _Bill) -> None:

@@ -211,13 +211,13 @@ class ModelProxy:
     # ── the end ──
 
     def _stop(self) -> None:
+        house = self._house
+        house.purse.close()  # first: a request that is woken below gives back what others wait for
         with self._changed:
             self._closing = True
             for client in self._clients:
                 client.end()
             self._changed.notify_all()
-        house = self._house
-        house.purse.close()
         house.pool.close()
         try:
             self._listening.socket.shutdown(socket.SHUT_RDWR)
