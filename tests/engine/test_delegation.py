@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -650,3 +651,52 @@ def test_the_same_task_again_is_work_again(ground: Ground) -> None:
     simulated = ground.hf.simulate(plan, agents={"scripted": ScriptedAgent(MEND)})
     ground.hf.execute(simulated, approved_by=ME)
     assert ground.hf.already_done(plan) is None
+
+
+class _Disturbed(ScriptedAgent):
+    """An agent while whose work somebody edits the workspace."""
+
+    def __init__(self, *acts: Act, edit: Callable[[], object]) -> None:
+        super().__init__(*acts)
+        self._edit = edit
+
+    def work(self, request: Request, bench: Bench) -> Result:
+        self._edit()
+        return super().work(request, bench)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_checks_speak_for_the_tree_they_saw(ground: Ground, kind: ShadowKind) -> None:
+    """An edit beside the agent's, made while it works, is under test before anything lands, whatever the shadow."""
+    stricter = TEST.replace(b"42", b"43")
+    agent = _Disturbed(MEND, edit=lambda: (ground / "tests" / "test_app.py").write_bytes(stricter))
+    with pytest.raises(AgentFailed, match="unittest"):
+        give(ground, agent, shadow=kind)
+
+
+NOTE = WriteFile("answer.txt", "42\n")
+
+
+def test_checks_that_came_meanwhile_are_run(tmp_path: Path) -> None:
+    """Where there was nothing to check an agent's work with, and now there is, it lands only if that passes."""
+    ground = project(tmp_path / "workspace", {"notes.txt": b"old\n"})
+    simulated = give(ground, ScriptedAgent(NOTE))
+    verified = ground.hf.verify(simulated)
+    assert verified.receipts == ()
+    for path, data in {**FILES, "app.py": b"def answer():\n    return int(open('answer.txt').read()) - 1\n"}.items():
+        (ground / path).parent.mkdir(exist_ok=True)
+        (ground / path).write_bytes(data)
+    with pytest.raises(HoldfastError, match="unittest"):
+        ground.hf.execute(simulated, approved_by=ME, verified=verified)
+    assert "answer.txt" not in contents(ground.tree())
+
+
+def test_without_checks_an_edit_elsewhere_does_not_matter(tmp_path: Path) -> None:
+    """Work that nothing can check lands as it was approved, although somebody edited another file meanwhile."""
+    ground = project(tmp_path / "workspace", {"notes.txt": b"old\n"})
+    simulated = give(ground, ScriptedAgent(NOTE))
+    verified = ground.hf.verify(simulated)
+    decision = ground.hf.evaluate(simulated, verified)
+    (ground / "notes.txt").write_bytes(b"new\n")
+    ground.hf.execute(simulated, approved_by=ME, verified=verified, decision=decision)
+    assert contents(ground.tree()) == {"notes.txt": b"new\n", "answer.txt": b"42\n"}

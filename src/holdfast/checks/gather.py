@@ -90,6 +90,12 @@ def gather(ground: Ground, touched: Iterable[str], wanted: Wanted, progress: Pro
     return Verification(wanted.mode, tuple(work.receipts), tuple(work.not_run), wanted.reason)
 
 
+def finds_none(tree: Tree, touched: Iterable[str], wanted: Wanted) -> bool:
+    """Is there no command at all that `gather` would run? It is not asked whether one could be run."""
+    detected = detect(tree, touched, wanted.commands, wanted.within_ms, projects_too=wanted.detect)
+    return not _narrowed(detected, wanted).checks
+
+
 def _narrowed(detected: Detected, wanted: Wanted) -> Detected:
     levels: tuple[Level, ...] = wanted.levels or LEVELS
     if wanted.mode == "agent":

@@ -19,13 +19,13 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from holdfast.checks.confine import confined, written_to
-from holdfast.checks.gather import Ground, Wanted, gather
+from holdfast.checks.gather import Ground, Wanted, finds_none, gather
 from holdfast.checks.levels import LEVELS, Level
 from holdfast.checks.toolchains import toolchains
 from holdfast.checks.verify import verify
 from holdfast.checks.viewed import tree_in
 from holdfast.checks.words import Understood, understood
-from holdfast.errors import InvalidInput, SandboxUnavailable
+from holdfast.errors import HoldfastError, InvalidInput, SandboxUnavailable
 from holdfast.model.canonical import digest_of
 from holdfast.model.changeset import ChangeSet
 from holdfast.model.check import VerifyCheck
@@ -94,6 +94,8 @@ class Checking:
         self._progress = progress
         # By plan: what was found in the layer above an agent's newest work.
         self._newest: dict[str, Verified] = {}
+        # The change set that was newly checked there, and the tree it was checked on.
+        self._looked: tuple[str, Snapshot] | None = None
 
     def verify(self, plan: Plan, landable: Landable) -> Verified:
         """In a shadow made for it. What was just found above an agent's work is not found again, once;
@@ -124,7 +126,30 @@ class Checking:
         verified = self._verified(before, settings, landable, digest, found)
         if verified.base_tree:
             self._newest[plan.digest] = verified
+            self._looked = landable.change_set.digest, before.tree
         return verified
+
+    def take_look(self, change_set: str) -> Snapshot | None:
+        """The tree that an agent's work was just checked on, once: whoever reports the work need not look again."""
+        looked, self._looked = self._looked, None
+        return looked[1] if looked is not None and looked[0] == change_set else None
+
+    def finds_none(self, plan: Plan, landable: Landable) -> bool:
+        """Does the workspace as it stands, with this change, have no check to run? Nothing is run to find out.
+
+        What was found by looking at the changed files alone is the same as before, since they are.
+        """
+        settings, asked = self._settings(), _asked(plan)
+        if _own_checks(plan, asked) or not _needs_gathering(plan, asked, settings.checks):
+            return False
+        try:
+            with open_shadow(self._site, "overlay", settings.hidden) as shadow:
+                shadow.put(landable.change_set, landable.seen, landable.sources)
+                with tree_in(shadow.view) as tree:
+                    touched = [*landable.change_set.paths, *landable.beside]
+                    return finds_none(tree, touched, _wanted(plan, asked, settings.checks))
+        except HoldfastError:
+            return False  # whatever it is (no overlay, an edit in the way): a look at the whole tree tells
 
     def wants_checks(self, plan: Plan) -> bool:
         """Does the plan or the configuration ask for any?"""

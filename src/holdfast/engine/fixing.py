@@ -26,7 +26,7 @@ from holdfast.engine.fixes import MOST_ATTEMPTS, failing_already, fix_record, re
 from holdfast.engine.hiring import hire
 from holdfast.engine.patching import EVERY_CHECK, Patches
 from holdfast.engine.pipeline import Pipeline
-from holdfast.engine.simulator import Simulated
+from holdfast.engine.simulator import Simulated, landable_of
 from holdfast.errors import Blocked, HoldfastError, InvalidInput, VerificationFailed
 from holdfast.model.agent import Attempt, Delegation, Usage
 from holdfast.model.canonical import Json, whole_characters
@@ -139,7 +139,7 @@ class _Fixing:
         except HoldfastError as error:
             self._note([self._unmeasured(attempt) for attempt in self._attempts], error.message)
             raise
-        landable = Landable(simulated.change_set, simulated.seen, simulated.sources)
+        landable = landable_of(simulated)
         verified = self._checking.verify(self._plan, landable)
         return self._judged(simulated, landable, verified)
 

@@ -24,7 +24,7 @@ from holdfast.engine.refusals import require_no_more_asked, told, unrecorded
 from holdfast.engine.refusals import require_passed as require_passed
 from holdfast.engine.results import step_results
 from holdfast.engine.saving import sweep_dossiers
-from holdfast.engine.simulator import Simulated, Simulator
+from holdfast.engine.simulator import Simulated, Simulator, landable_of
 from holdfast.errors import Blocked, Conflict, HoldfastError, Interrupted
 from holdfast.execution.carry_out import CarryOut
 from holdfast.model.agent import Delegation
@@ -198,11 +198,11 @@ class Pipeline:
         checking = self.simulator.checking
         if not verified.receipts and not checking.wants_checks(simulated.plan):
             return True
-        return (
-            verified.change_set == simulated.change_set.digest
-            and verified.checks == checking.settings_digest()
-            and verified.base_tree == self._tree()
-        )
+        if (verified.change_set, verified.checks) != (simulated.change_set.digest, checking.settings_digest()):
+            return False
+        if not verified.receipts and verified.base_tree and checking.finds_none(simulated.plan, landable_of(simulated)):
+            return True
+        return verified.base_tree == self._tree()
 
     def _judged_again(self, simulated: Simulated, verified: Verified, decision: Decision) -> Decision:
         """The decision on what the checks show now; ApprovalNeeded where it asks what nobody was asked before."""

@@ -65,21 +65,20 @@ class Simulator:
     def simulate(self, plan: Plan, kind: ShadowKind = "auto", hire: Hire | None = None) -> Simulated:
         """What the plan would do, exactly; Unrehearsable when it cannot be done. `hire` gives work to agents."""
         self.remember(plan)
-        base = self._tree()
         if not plan.runs_programs:
-            return self._simulated(plan, rehearse(self._site, plan, self._progress), base, None)
+            return self._simulated(plan, rehearse(self._site, plan, self._progress), None)
         delegate = hire(plan, self._settings()) if hire is not None and plan.agent else None
         try:
-            return self._with_programs(plan, base, kind, delegate)
+            return self._with_programs(plan, kind, delegate)
         except SandboxUnavailable:
             if kind != "auto":
                 raise
             # Whatever of an overlay this host refuses, a copy does not need.
-            return self._with_programs(plan, base, "copy", delegate)
+            return self._with_programs(plan, "copy", delegate)
 
     def verify(self, simulated: Simulated) -> Verified:
         """The checks of the plan and of the configuration; raises nothing for a failed one."""
-        return self.checking.verify(simulated.plan, Landable(simulated.change_set, simulated.seen, simulated.sources))
+        return self.checking.verify(simulated.plan, landable_of(simulated))
 
     def links_of(self, report: Simulation) -> tuple[tuple[str, str], ...]:
         """The links of the tree that the report stands on; of the tree as it is now, where that was another command."""
@@ -89,17 +88,20 @@ class Simulator:
 
     # ── the rehearsal ──
 
-    def _with_programs(self, plan: Plan, base: Snapshot, kind: ShadowKind, delegate: Delegate | None) -> Simulated:
+    def _with_programs(self, plan: Plan, kind: ShadowKind, delegate: Delegate | None) -> Simulated:
         settings = self._settings()
         with open_shadow(self._site, kind, settings.hidden) as shadow:
             profile = profile_of(settings.limits)
             workshop = Workshop(shadow, self._site.path, profile, settings.keep, self._save_log, delegate)
-            found = self._simulated(plan, rehearse(self._site, plan, self._progress, workshop), base, workshop)
+            found = self._simulated(plan, rehearse(self._site, plan, self._progress, workshop), workshop)
             # The shadow goes when this block ends; what it holds is kept under the simulation's id.
             kept = save_simulation(self._site, plan, found.report, found.change_set, found.sources)
         return found._replace(sources=kept)
 
-    def _simulated(self, plan: Plan, found: Rehearsal, base: Snapshot, workshop: Workshop | None) -> Simulated:
+    def _simulated(self, plan: Plan, found: Rehearsal, workshop: Workshop | None) -> Simulated:
+        """The base is looked at when the work is done: hours after its beginning the old images are of now."""
+        looked = self.checking.take_look(found.change_set.digest)
+        base = self._known(looked) if looked is not None else self._tree()
         status: Outcome = "UNSAFE" if workshop is not None and workshop.dangers else "SUCCESS"
         report = _report(plan, found.steps, found.change_set, status, base, workshop)
         steps = StepReports(report.steps, (step.started_ns for step in found.steps), report.at_ns)
@@ -111,12 +113,18 @@ class Simulator:
         self._records.save_plan(plan.id, plan.digest, time.time_ns(), document)
 
     def _tree(self) -> Snapshot:
-        tree = snapshot(self._site.path, self._site.state.path)
+        return self._known(snapshot(self._site.path, self._site.state.path))
+
+    def _known(self, tree: Snapshot) -> Snapshot:
         self._links = tree.digest, tuple(tree.links())
         return tree
 
     def _save_log(self, data: bytes) -> str:
         return Blobs(self._site.state).put(data)
+
+
+def landable_of(simulated: Simulated) -> Landable:
+    return Landable(simulated.change_set, simulated.seen, simulated.sources)
 
 
 def _report(
