@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from textwrap import indent
 
@@ -106,8 +107,12 @@ def write_tree(root: Path, file: str, source: str) -> Path:
     return root / "holdfast"
 
 
+# Read once for all rules that are asked about it.
+_package = cache(read_package)
+
+
 def complaints(rule: Rule, root: Path) -> str:
-    found = [str(breach) for breach in rule(read_package(root))]
+    found = [str(breach) for breach in rule(_package(root))]
     return "\n".join([*found, "", f"Why: {rule.__doc__}"]) if found else ""
 
 

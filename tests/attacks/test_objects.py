@@ -117,7 +117,7 @@ def test_holes_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.serial
-@pytest.mark.parametrize("gibibytes", [8, pytest.param(100, marks=pytest.mark.crash_full)])
+@pytest.mark.parametrize("gibibytes", [2, pytest.param(100, marks=pytest.mark.crash_full)])
 def test_a_huge_sparse_file_costs_no_memory_and_no_space(tmp_path: Path, gibibytes: int) -> None:
     """A sparse file, larger than the disk if need be, is moved without a copy and without being held in memory."""
     ground = guard(tmp_path / "workspace", {"a": b"old"})

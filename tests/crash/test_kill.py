@@ -34,7 +34,7 @@ from holdfast.testing import ALL, CHANGES, FaultyCalls, Kill, KillAt
 
 Counted = Callable[[int], None]
 NAMES = [scenario.name for scenario in SCENARIOS]
-# In every `make test`: each action, few and many, forwards and backwards.
+# Each action, few and many, forwards and backwards; those that take longest in `make test-long`.
 BOUNDED = [
     "one",
     "few",
@@ -42,11 +42,11 @@ BOUNDED = [
     "types",
     "modes",
     "many",
-    "few-unhealthy",
-    "types-undo",
-    "few-redo",
-    "few-merge",
-    "many-restore",
+    pytest.param("few-unhealthy", marks=pytest.mark.long),
+    pytest.param("types-undo", marks=pytest.mark.long),
+    pytest.param("few-redo", marks=pytest.mark.long),
+    pytest.param("few-merge", marks=pytest.mark.long),
+    pytest.param("many-restore", marks=pytest.mark.long),
 ]
 AT_LEAST = 500
 

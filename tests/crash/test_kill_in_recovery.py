@@ -54,7 +54,9 @@ class Nested:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("name", ["few", "types-undo", "few-unhealthy"])
+@pytest.mark.parametrize(
+    "name", ["few", *(pytest.param(name, marks=pytest.mark.long) for name in ("types-undo", "few-unhealthy"))]
+)
 def test_killed_in_recovery(name: str, arena: Arena, kill_points: Counted) -> None:
     """Recovery killed before any change of the disk is finished by the next recovery, after a kill at a named point."""
     nested = Nested(arena, BY_NAME[name], third_every=3)

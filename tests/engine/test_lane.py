@@ -66,7 +66,7 @@ POINTS = ("staged", "logged", "prepared", "flipped", "applied", "commit", "commi
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("time", [1, 2], ids=["of the landing", "of the tick"])
+@pytest.mark.parametrize("time", [1, pytest.param(2, marks=pytest.mark.long)], ids=["of the landing", "of the tick"])
 @pytest.mark.parametrize("point", POINTS)
 def test_a_landing_that_is_killed_anywhere_lands_once(ground: Ground, point: str, time: int) -> None:
     """Killed at every named point of both transactions; begun again, it stands once, ticked and committed."""

@@ -285,7 +285,7 @@ EXPECTED: list[str] = ["created", "created", "quarantined", "created", *ROAD]
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.long)])
 def test_killed_at_every_call_the_ledger_goes_on(tmp_path: Path, when: str) -> None:
     """Killed before or after any system call, the moves are a first part of those intended, and work goes on.
 

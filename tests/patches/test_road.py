@@ -375,6 +375,7 @@ def test_killed_after_any_line_of_the_patch_ledger_they_agree(tmp_path: Path, ti
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_killed_at_calls_all_along_they_agree(tmp_path: Path) -> None:
     """Killed before every fortieth system call of the whole road."""
     counting = FaultyCalls()

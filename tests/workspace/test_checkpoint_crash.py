@@ -85,6 +85,7 @@ def _check_made_once(place: Path) -> None:
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_killed_at_every_git_command(tmp_path: Path) -> None:
     """SIGKILL before each git command and at each named point: the same call again gives exactly one commit."""
     landing = _ground(tmp_path / "template")

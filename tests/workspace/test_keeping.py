@@ -122,6 +122,7 @@ def test_a_directory_that_somebody_uses_is_left(tmp_path: Path) -> None:
     assert ground.apply(put("a", b"on")).status == "COMPLETED"
 
 
+@pytest.mark.long
 def test_killed_at_every_call_of_packing(tmp_path: Path) -> None:
     """At whatever call gc is killed, the undo afterwards restores everything exactly."""
     files = {"a": b"a" * 10, "b": b"b" * 10, "same": b"a" * 10, "d/c": b"c"}

@@ -39,7 +39,7 @@ def _run(place: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=place, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("name", PYTHON)
+@pytest.mark.parametrize("name", [*PYTHON[:2], *(pytest.param(name, marks=pytest.mark.long) for name in PYTHON[2:])])
 def test_generated_python_compiles_and_its_test_passes(name: str, tmp_path: Path) -> None:
     """Every Python file compiles; the test passes under the plan's own command and under pytest."""
     plan = _written(tmp_path, name)
