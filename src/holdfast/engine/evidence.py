@@ -7,7 +7,7 @@ They are one blob; the decision's ledger entry names it by digest, so edited inp
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from holdfast.engine.difference import PlannedDifference
 from holdfast.errors import Tampering
@@ -28,6 +28,7 @@ from holdfast.workspace.staging import Source
 
 # Of the kept inputs; each version that ever was stays readable (tests/golden).
 _VERSION = 1
+_SEARCHED_AT_ONCE = 1 << 20
 
 
 def evidence_of(
@@ -39,11 +40,11 @@ def evidence_of(
 ) -> Evidence:
     """What the gate reads of a change, from what was captured; of each text only what was found in it stays."""
     texts: list[Text] = []
-    findings: list[Finding] = []
-    for text, before in _texts(PlannedDifference(site, change_set.changes, sources), change_set.changes):
-        known = set(every_finding((text._replace(added=before),))) if before else set()
-        findings += (finding for finding in every_finding((text,)) if finding not in known)
-        texts.append(text._replace(added=""))
+    findings: set[Finding] = set()
+    for batch in _batches(_texts(PlannedDifference(site, change_set.changes, sources), change_set.changes)):
+        known = every_finding([text._replace(added=before) for text, before in batch if before])
+        findings.update(set(every_finding([text for text, _ in batch])).difference(known))
+        texts += (text._replace(added="") for text, _ in batch)
     return Evidence(
         plan,
         change_set,
@@ -52,6 +53,19 @@ def evidence_of(
         root=site.path,
         findings=tuple(sorted(findings)),
     )
+
+
+def _batches(texts: Iterable[tuple[Text, str]]) -> Iterator[list[tuple[Text, str]]]:
+    """So many at a time that a search of all of them pays, and no more: all texts of a change can be very large."""
+    batch: list[tuple[Text, str]] = []
+    size = 0
+    for text, before in texts:
+        batch.append((text, before))
+        size += len(text.added) + len(before)
+        if size >= _SEARCHED_AT_ONCE:
+            yield batch
+            batch, size = [], 0
+    yield batch
 
 
 def _texts(difference: PlannedDifference, changes: Sequence[Change]) -> Iterator[tuple[Text, str]]:

@@ -16,6 +16,9 @@ from holdfast.model.tables import Layer
 
 # A reason names this many paths; the sentence says how many there are.
 MOST_PATHS = 20
+SET_ID = 0o6000
+OTHERS_WRITE = 0o002
+_ORDINARY = frozenset({("edit",), ("create",)})
 
 
 class Deed(NamedTuple):
@@ -43,9 +46,13 @@ class Said(NamedTuple):
 
 
 class Case(NamedTuple):
+    """`odd` are the deeds that a rule about objects could say something to, `new_content` those of `evidence`."""
+
     evidence: Evidence
     policy: Policy
     deeds: tuple[Deed, ...]
+    odd: tuple[Deed, ...]
+    new_content: tuple[Change, ...]
 
     @property
     def excused(self) -> frozenset[str]:
@@ -61,7 +68,9 @@ class FactRule(NamedTuple):
 
 def case_of(evidence: Evidence, policy: Policy) -> Case:
     changes = sorted(evidence.change_set.changes, key=lambda change: path_bytes(change.path))
-    return Case(evidence, policy, tuple(_deeds(changes, evidence, policy)))
+    deeds = tuple(_deeds(changes, evidence, policy))
+    odd = tuple([deed for deed in deeds if not _is_plain(deed)])
+    return Case(evidence, policy, deeds, odd, tuple(evidence.new_content()))
 
 
 def asking(risk: Risk, detail: str, paths: Iterable[str] = (), layer: Layer = "built-in") -> Said:
@@ -82,6 +91,20 @@ def at_least(risk: Risk, least: Risk) -> bool:
 
 def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _is_plain(deed: Deed) -> bool:
+    """A file of ordinary name, mode and attributes is new or gets other content: nearly all deeds are this."""
+    path, _, post, _ = deed.change
+    return (
+        deed.operations in _ORDINARY
+        and post is not None
+        and post.kind == "file"
+        and post.size > 0
+        and not (post.mode & (SET_ID | OTHERS_WRITE) or post.xattrs or post.target or deed.in_a_maze)
+        and path.isascii()
+        and path.isprintable()
+    )
 
 
 def _deeds(changes: list[Change], evidence: Evidence, policy: Policy) -> Iterator[Deed]:

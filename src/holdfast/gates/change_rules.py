@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from holdfast.gates.aliases import inside
-from holdfast.gates.case import Case, Deed, FactRule, Said, asking, counted, denying
+from holdfast.gates.case import OTHERS_WRITE, SET_ID, Case, Deed, FactRule, Said, asking, counted, denying
 from holdfast.gates.patterns import covers
 from holdfast.gates.policy import VERDICT_OF
 from holdfast.gates.secrets import Finding, every_finding
@@ -16,21 +16,20 @@ from holdfast.model.changeset import Change
 from holdfast.model.image import Image
 from holdfast.model.path import is_protected, printable
 
-SET_ID = 0o6000
-OTHERS_WRITE = 0o002
 _STICKY = 0o1000
-_CAPABILITY = "security.capability"
+_CAPABILITY = frozenset({"security.capability"})
 _ACLS = frozenset({"system.posix_acl_access", "system.posix_acl_default"})
 
 
 def _where(case: Case, holds: Callable[[Deed], bool]) -> tuple[str, ...]:
-    return tuple(deed.change.path for deed in case.deeds if holds(deed))
+    """Asked of odd deeds alone: what `_is_plain` leaves out must be what no caller could hold against a deed."""
+    return tuple([deed.change.path for deed in case.odd if holds(deed)])
 
 
 def _rights_gained(case: Case) -> Iterator[Said]:
     if paths := _where(case, _gains_set_id):
         yield asking("high", "set-user-id or set-group-id is gained or carried to new content", paths)
-    if paths := _where(case, lambda deed: _gains_attribute(deed, frozenset({_CAPABILITY}))):
+    if paths := _where(case, lambda deed: _gains_attribute(deed, _CAPABILITY)):
         yield asking("high", "a file capability is gained", paths)
     if paths := _where(case, lambda deed: _gains_attribute(deed, _ACLS)):
         yield asking("high", "an access control list is gained or changed", paths)
@@ -97,10 +96,16 @@ def _binaries(case: Case) -> Iterator[Said]:
 
 
 def _unread(case: Case) -> Iterator[Said]:
-    if paths := sorted({text.path for text in case.evidence.texts if text.unread} | set(case.evidence.unseen())):
+    if paths := sorted({text.path for text in case.evidence.texts if text.unread} | set(_unseen(case))):
         detail = "not searched for secrets: too long, or never shown to the gate"
         yield asking("medium", detail, paths)
         yield from _unsearched(case, paths, detail)
+
+
+def _unseen(case: Case) -> Iterator[str]:
+    """Files whose new content nobody gave us to read."""
+    seen = {text.path for text in case.evidence.texts}
+    return (change.path for change in case.new_content if change.path not in seen)
 
 
 def _unsearched(case: Case, paths: list[str], why: str) -> Iterator[Said]:
@@ -164,7 +169,7 @@ def _loses_content(deed: Deed) -> bool:
 def _limits(case: Case) -> Iterator[Said]:
     limits, changes = case.policy.scalars.limits, case.evidence.change_set.changes
     lines = sum(text.lines_added + text.lines_removed for text in case.evidence.texts)
-    size = sum(change.post.size for change in case.evidence.new_content() if change.post is not None)
+    size = sum(change.post.size for change in case.new_content if change.post is not None)
     for name, value, most, unit in (
         ("files", len([change for change in changes if not _is_directory(change)]), limits.files, "files changed"),
         ("lines", lines, limits.lines, "lines changed"),
@@ -177,7 +182,8 @@ def _limits(case: Case) -> Iterator[Said]:
 
 
 def _is_directory(change: Change) -> bool:
-    return all(image is None or image.kind == "directory" for image in (change.pre, change.post))
+    pre, post = change.pre, change.post
+    return (pre is None or pre.kind == "directory") and (post is None or post.kind == "directory")
 
 
 def _time_ms(case: Case) -> int:

@@ -2,7 +2,7 @@
 
 Invariants
   E1  Facts, never promises: images, receipts and added text, all taken from what was captured.
-  E2  What was not looked at is told apart from what was looked at and found harmless (`Text.unread`, `unseen`).
+  E2  What was not looked at is told apart from what was looked at and found harmless: `Text.unread`, or no `Text`.
   E3  A check proves something if it passed on exactly the tree that would land, and somebody other than those it
       judges has chosen it: it was found in the tree, or stands in the user's or the managed configuration.
       A person's own plan may vouch for itself where policy only asks; a project and an agent never can.
@@ -87,13 +87,6 @@ class Evidence:
         trusted = TRUSTED_ORIGINS | {"plan"} if by_its_plan and not self.by_agent else TRUSTED_ORIGINS
         return any(receipt.origin in trusted for receipt in self.proofs())
 
-    def unseen(self) -> Iterator[str]:
-        """Files whose new content nobody gave us to read (E2)."""
-        seen = {text.path for text in self.texts}
-        for change in self.new_content():
-            if change.path not in seen:
-                yield change.path
-
     def new_content(self) -> Iterator[Change]:
         """Files with bytes that were not there before; what only moves or changes its mode brings none."""
         moved = _Moved(self.change_set.changes)
@@ -139,8 +132,8 @@ class _Moved:
 
     def __init__(self, changes: tuple[Change, ...]) -> None:
         old = [(change, change.pre) for change in changes if change.pre is not None and change.pre.kind == "file"]
-        self._renamed = frozenset([(change.path, pre.digest) for change, pre in old])
-        sources = {change.origin for change in changes}
+        sources = {change.origin for change in changes if change.origin is not None}
+        self._renamed = frozenset([(change.path, pre.digest) for change, pre in old if change.path in sources])
         self._left = Counter([pre.digest for change, pre in old if change.post is None and change.path not in sources])
 
     def brought(self, change: Change) -> bool:

@@ -45,12 +45,15 @@ class _Name(NamedTuple):
     tests: tuple[_Tested, ...]
 
 
+_ORDINARY = _Name(frozenset(), ())
+
+
 class PatternIndex:
     """Many owners (rules), each with many patterns; one look at a path finds all owners it belongs to."""
 
     def __init__(self, owners: Sequence[Sequence[str]]) -> None:
         self.empty = not any(owners)
-        self._everything: set[int] = set()
+        self._everything: frozenset[int] = frozenset()
         self._names: dict[str, set[int]] = {}
         self._starts: dict[str, set[int]] = {}
         self._ends: dict[str, set[int]] = {}
@@ -63,25 +66,25 @@ class PatternIndex:
             for pattern in patterns:
                 self._add(owner, checked_pattern(pattern))
 
-    def owners_of(self, path: str, above: str = "") -> set[int]:
+    def owners_of(self, path: str, above: str = "") -> frozenset[int]:
         """The owners one of whose patterns covers this path.
 
         `above` names the directories the workspace itself stands in, as far as they matter:
         `passwd` in a workspace at /etc is `etc/passwd`.
         """
-        found = set(self._everything)
+        found = self._everything
         if self.empty:
             return found
         whole = f"{above}/{path}" if above else path
         tests = self._others
         for name in whole.split("/"):
             known = self._remembered.get(name) or self._learned(name)
-            found |= known.owners
-            if known.tests:
+            if known is not _ORDINARY:
+                found |= known.owners
                 tests = [*tests, *known.tests]
         if tests:
             candidates = {folded(path), folded(whole)}
-            found.update([test.owner for test in tests if any(test.form.fullmatch(item) for item in candidates)])
+            found |= {test.owner for test in tests if any(test.form.fullmatch(item) for item in candidates)}
         return found
 
     def _learned(self, name: str) -> _Name:
@@ -94,7 +97,8 @@ class PatternIndex:
         for end, those in self._ends.items():
             if plain.endswith(end):
                 owners |= those
-        learned = _Name(frozenset(owners), tuple(self._by_name.get(plain, ())))
+        tests = tuple(self._by_name.get(plain, ()))
+        learned = _Name(frozenset(owners), tests) if owners or tests else _ORDINARY
         if len(self._remembered) >= _MOST_REMEMBERED:
             self._remembered.clear()
         self._remembered[name] = learned
@@ -102,7 +106,7 @@ class PatternIndex:
 
     def _add(self, owner: int, pattern: str) -> None:
         if pattern in _EVERYTHING:
-            self._everything.add(owner)
+            self._everything |= {owner}
             return
         single = _single_name(pattern)
         if single is None:

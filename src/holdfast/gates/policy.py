@@ -105,12 +105,15 @@ class Policy:
     index: PatternIndex = field(init=False, repr=False, compare=False)
     exceptions: PatternIndex = field(init=False, repr=False, compare=False)
     doors: DoorIndex = field(init=False, repr=False, compare=False)
+    # The rules that are about these operations, once asked; nothing but time depends on what is remembered.
+    fitting: dict[tuple[Operation, ...], frozenset[int]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", digest_of(self.document()))
         object.__setattr__(self, "index", PatternIndex([rule.paths for rule in self.rules]))
         object.__setattr__(self, "exceptions", PatternIndex([rule.unless for rule in self.rules]))
         object.__setattr__(self, "doors", DoorIndex([rule.paths for rule in self.rules]))
+        object.__setattr__(self, "fitting", {})
 
     def rules_about(self, path: str, operations: tuple[Operation, ...], above: str = "") -> list[int]:
         """The numbers of the rules that are about this path and one of these operations, in order.
@@ -118,14 +121,19 @@ class Policy:
         Where the workspace stands (`above`) can make a rule apply, but never one that allows.
         """
         found = self.index.owners_of(path, above)
-        if not found:
-            return []
         if not self.exceptions.empty:
             found -= self.exceptions.owners_of(path)
         if above and any(self.rules[n].verdict == "ALLOW" for n in found):
             inside = self.index.owners_of(path)
-            found = {n for n in found if n in inside or self.rules[n].verdict != "ALLOW"}
-        return sorted([n for n in found if fits(self.rules[n], operations)])
+            found = frozenset([n for n in found if n in inside or self.rules[n].verdict != "ALLOW"])
+        return sorted(found & self._about(operations)) if found else []
+
+    def _about(self, operations: tuple[Operation, ...]) -> frozenset[int]:
+        known = self.fitting.get(operations)
+        if known is None:
+            known = frozenset([n for n, rule in enumerate(self.rules) if fits(rule, operations)])
+            self.fitting[operations] = known
+        return known
 
     def rules_through(self, path: str, operations: tuple[Operation, ...], above: str = "") -> list[int]:
         """The rules that are about names below this path, for a link that is put there; never one that allows."""

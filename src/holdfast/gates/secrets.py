@@ -2,7 +2,8 @@
 
 Invariants
   K1  A finding never holds the secret: a shape, a path, a mask and a digest.
-  K2  Every shape has literals; a text without one of them is never shown to the regular expression.
+  K2  A text is looked at closely only if a glance over many at once makes it a suspect (`glance`),
+      and a regular expression sees it only if it has one of its shape's literals.
   K3  A known shape is reported wherever it stands; the guess about names and values keeps quiet about placeholders,
       references to variables, plain words, digests and lock files.
   K4  The cost grows with the text. Of one text only so many findings are listed, and then one that says there are more.
@@ -20,11 +21,13 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from holdfast.gates.evidence import Finding as Finding
 from holdfast.gates.evidence import Text
+from holdfast.gates.glance import suspects
 from holdfast.gates.patterns import covers
+from holdfast.gates.shapes import NAMES, RUN
+from holdfast.gates.shapes import SHAPES as SHAPES
 
 _LONGEST_VALUE = 512
 MOST_FINDINGS = 200
@@ -32,63 +35,18 @@ MORE = "more that look like secrets"
 _BITS_A_CHARACTER = 3.3
 
 
-class Shape(NamedTuple):
-    """`prefix` is what may be shown: it tells the kind of token and nothing of its value.
-
-    `solid`: every match holds a run of _RUN token characters, so a text without one needs no closer look.
-    """
-
-    name: str
-    literals: tuple[str, ...]
-    form: re.Pattern[str]
-    prefix: int = 0
-    solid: bool = True
-
-
-def _shape(name: str, literals: str, form: str, prefix: int = 0, *, solid: bool = True) -> Shape:
-    return Shape(name, tuple(literals.split()), re.compile(form), prefix, solid)
-
-
-# `(?<![\w-])` and `(?![\w-])`: a token in the middle of a longer word is another word.
-SHAPES: tuple[Shape, ...] = (
-    _shape("AWS access key", "AKIA ASIA", r"(?<![\w-])(?:AKIA|ASIA)[0-9A-Z]{16}(?![\w-])", 4),
-    _shape("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"(?<![\w-])gh[pousr]_[A-Za-z0-9]{36,251}(?![\w-])", 4),
-    _shape("GitHub fine-grained token", "github_pat_", r"(?<![\w-])github_pat_[A-Za-z0-9_]{60,255}(?![\w-])", 11),
-    _shape("GitLab token", "glpat- gldt- glrt- glcbt-", r"(?<![\w-])gl(?:pat|dt|rt|cbt)-[\w-]{20,}", 6),
-    _shape("Slack token", "xoxb- xoxp- xoxa- xoxr- xoxs- xapp-", r"(?<![\w-])(?:xox[bpars]|xapp)-[A-Za-z0-9-]{20,}", 5),
-    _shape("Slack web hook", "hooks.slack.com/services/", r"hooks\.slack\.com/services/T\w{6,}/B\w{6,}/\w{20,}", 25),
-    _shape("Anthropic key", "sk-ant-", r"(?<![\w-])sk-ant-[\w-]{32,}", 7),
-    _shape("OpenAI key", "sk-", r"(?<![\w-])sk-(?!ant-)(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{32,}(?![\w-])", 3),
-    _shape("Google API key", "AIza", r"(?<![\w-])AIza[\w-]{35}(?![\w-])", 4),
-    _shape("Google OAuth secret", "GOCSPX-", r"(?<![\w-])GOCSPX-[\w-]{28}", 7),
-    _shape("Stripe key", "sk_live_ rk_live_ whsec_", r"(?<![\w-])(?:(?:sk|rk)_live_|whsec_)[A-Za-z0-9]{20,}", 8),
-    _shape("npm token", "npm_", r"(?<![\w-])npm_[A-Za-z0-9]{36}(?![\w-])", 4),
-    _shape("PyPI token", "pypi-", r"(?<![\w-])pypi-[\w-]{50,}", 5),
-    _shape("Hugging Face token", "hf_", r"(?<![\w-])hf_[A-Za-z]{34}(?![\w-])", 3),
-    _shape("SendGrid key", "SG.", r"(?<![\w-])SG\.[\w-]{22}\.[\w-]{43}(?![\w-])", 3),
-    _shape("Azure storage key", "AccountKey=", r"AccountKey=[A-Za-z0-9+/]{86}==", 11, solid=False),
-    _shape("private key", "PRIVATE", r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----", 5, solid=False),
-    _shape("JSON web token", "eyJ", r"(?<![\w-])eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{20,}", 3),
-    _shape(
-        "password in an address",
-        "://",
-        r"(?<![\w+.-])[a-z][a-z0-9+.-]{1,20}://[^\s:/@'\"<>{}$]{1,64}:(?P<value>[^\s:/@'\"<>{}$]{4,128})@[\w.\[-]",
-        solid=False,
-    ),
-)
 _LITERALS = tuple((literal, number) for number, shape in enumerate(SHAPES) for literal in shape.literals)
 _LOOSE = tuple((literal, number) for literal, number in _LITERALS if not SHAPES[number].solid)
-_RUN = b"a" * 20
+_RUN = b"a" * RUN
 _RUNS = bytes(ord("a") if chr(code).isalnum() or chr(code) in "_-" else 32 for code in range(128)).ljust(256, b" ")
 GUESS = "value of a secret-looking name"
 
-# Where a name that holds one of these ends, an assignment may follow: rest of the name, sign, optional quote, value.
-_NAMES = ("secret", "token", "passw", "pwd", "credential", "key")
 # Keys are everywhere; only some kinds of them open a door.
 _KINDS_OF_KEY = re.compile(r"(?i)(?:api|access|private|auth|signing|encryption|master|account|service)[_-]?\Z")
+# What may follow where one of NAMES ends: the rest of the name, sign, optional quote, value. `glance` relies on it.
 _ASSIGNED = re.compile(
-    r"[\w.-]{0,40}[\"'\]]{0,3}[ \t]{0,8}(?::=|=>|[=:])[ \t]{0,8}[\"'`]?"
-    rf"(?P<value>[^\s\"'`,;<>(){{}}$]{{12,{_LONGEST_VALUE}}})"
+    r"[\w.-]{0,40}+[\"'\]]{0,3}+[ \t]{0,8}+(?::=|=>|[=:])[ \t]{0,8}+[\"'`]?+"
+    rf"(?P<value>[^\s\"'`,;<>(){{}}$]{{12,{_LONGEST_VALUE}}}+)"
 )
 _NAME_BEFORE = re.compile(r"[\w.-]{0,40}\Z")
 _PLACEHOLDER = re.compile(
@@ -114,7 +72,7 @@ _LOCK_FILES = covers(
 
 def every_finding(texts: Iterable[Text]) -> tuple[Finding, ...]:
     """Sorted; the same secret twice in one file is one finding. What policy knows is the caller's business."""
-    return tuple(sorted({finding for text in texts if text.added for finding in _bounded(text)}))
+    return tuple(sorted({finding for text in suspects(texts) for finding in _bounded(text)}))
 
 
 def masked(text: str) -> str:
@@ -156,7 +114,7 @@ def _guessed(text: Text, places: Sequence[tuple[int, int]]) -> Iterator[Finding]
     """`places` are known shapes, reported under their own names already; sorted and apart."""
     # Lower case of the same length, so that places in it are places in the text.
     lower = (text.added if text.added.isascii() else text.added.encode("ascii", "replace").decode()).lower()
-    for name in _NAMES:
+    for name in NAMES:
         start = lower.find(name)
         while start >= 0:
             match = _ASSIGNED.match(text.added, start + len(name))
