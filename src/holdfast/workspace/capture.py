@@ -116,16 +116,19 @@ class _Comparison:
     def _pairs(self, touches: Sequence[Touch]) -> Iterator[tuple[str, os.stat_result | None]]:
         """Every path to compare, with what the shadow has there. Later pairs win: what is there wins over gone."""
         replaced = {touch.path for touch in touches if _replaces(touch)}
+        directories = {parent_of(path) for path in replaced}
+        # Whatever is below a replaced path is gone with it, and need not be looked at by itself.
+        inner = {path for path in directories if path in replaced or not replaced.isdisjoint(ancestors_of(path))}
         for path in replaced:
-            if replaced.isdisjoint(ancestors_of(path)):
+            if parent_of(path) not in inner and _is_directory(self._stands(path)):
                 yield from ((below, None) for below in self._workspace_below(path))
         for touch in touches:
             if touch.found is not None or self._stands(touch.path) is not None:
                 yield touch.path, touch.found
 
     def _workspace_below(self, path: str) -> Iterator[str]:
-        """Everything the workspace has below a directory; nothing for what is no directory."""
-        waiting = [path] if _is_directory(self._stands(path)) else []
+        """Everything the workspace has below a directory."""
+        waiting = [path]
         while waiting:
             directory = waiting.pop()
             try:
@@ -188,6 +191,8 @@ class _Comparison:
             for path in ignored_paths(self._site, asked)
             if path not in self._rules.planned and not any(matches(path, pattern) for pattern in self._rules.keep)
         }
+        if not ignored:
+            return {}
         needed = {above for path in pairs.keys() - ignored if pairs[path] is not None for above in ancestors_of(path)}
         ignored -= needed
         self._stay.update(path for path in ignored if pairs[path] is None)

@@ -6,6 +6,8 @@ Invariants
   I2  The rules are read from the workspace, never from a shadow: what an agent wrote into `.gitignore` has no say.
   I3  Tracked paths are never ignored, whatever the rules say.
   I4  Output that is not understood is an error, never an answer.
+  I5  Git is spared its index only where none of the paths it is asked about can be tracked (`gitindex`):
+      the answer is the same then, and its cost does not grow as git's does with the repository.
 
 A leading `./` keeps git from reading a meaning into the first characters of a path.
 """
@@ -18,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from holdfast.errors import Blocked
 from holdfast.model.path import ancestors_of, parent_of, printable
 from holdfast.sandbox.process import Command, run
+from holdfast.workspace.gitindex import surely_untracked
 from holdfast.workspace.plumbing import HARMLESS, QUIET
 from holdfast.workspace.sieve import sifted
 from holdfast.workspace.site import Site
@@ -33,9 +36,10 @@ def ignored_paths(site: Site, paths: Iterable[str]) -> frozenset[str]:
     for repository, inner in _by_repository(site, paths).items():
         place = os.path.join(site.path, repository) if repository else site.path
         start = f"{repository}/" if repository else ""
-        # Git reads its index, which costs what the repository is large: it is asked only if it may matter.
+        # To start git costs more than a whole capture: it is asked only if it may matter.
         candidates = sifted(site.workspace, repository, inner)
-        answers = _asked(place, candidates) if candidates else []
+        untracked = bool(candidates) and surely_untracked(site.workspace, repository, candidates)
+        answers = _asked(place, candidates, untracked=untracked) if candidates else []
         found.update(start + path.rstrip("/") for path in answers)
     return frozenset(found)
 
@@ -65,6 +69,8 @@ def _by_repository(site: Site, paths: Iterable[str]) -> dict[str, list[str]]:
 
 def _repository(site: Site, directory: str, known: dict[str, str | None]) -> str | None:
     """The nearest directory at or above that has a `.git`; None for none, and for what lies behind a link."""
+    if directory in known:
+        return known[directory]
     for path in ["", *ancestors_of(f"{directory}/x")] if directory else [""]:
         if path not in known:
             known[path] = _nearest(site, path, known.get(parent_of(path)) if path else None)
@@ -82,10 +88,11 @@ def _nearest(site: Site, path: str, above: str | None) -> str | None:
     return path
 
 
-def _asked(place: str, paths: Sequence[str]) -> list[str]:
+def _asked(place: str, paths: Sequence[str], *, untracked: bool) -> list[str]:
+    words = ("check-ignore", *(("--no-index",) if untracked else ()), "--stdin", "-z")
     wanted = {b"./" + os.fsencode(path): path for path in paths}
     asked = b"\0".join(wanted) + b"\0"
-    answers = _answers(place, ("check-ignore", "--stdin", "-z"), asked, len(asked) + (1 << 16), good=(0, 1))
+    answers = _answers(place, words, asked, len(asked) + (1 << 16), good=(0, 1))
     strange = next((answer for answer in answers if answer not in wanted), None)
     if strange is not None:
         raise _unclear(strange)

@@ -56,9 +56,9 @@ def observe(calls: Calls, directory: int, name: str, *, wait: bool = True) -> Se
             image = _image(calls, directory, name, found)
         except FileNotFoundError:
             continue
-        again = look(calls, directory, name)
-        if again is not None and stamp_of(again) == stamp_of(found):
-            return Seen(image, stamp_of(found))
+        again, stamp = look(calls, directory, name), stamp_of(found)
+        if again is not None and stamp_of(again) == stamp:
+            return Seen(image, stamp)
     raise Conflict(f"{printable(name)} keeps changing while it is read")
 
 
@@ -113,6 +113,8 @@ def read_xattrs(calls: Calls, target: int | str) -> Xattrs:
         if error.errno == 95:  # the file system has none
             return ()
         raise
+    if not names:
+        return ()
     kept = sorted(name for name in names if not name.startswith(_FOREIGN_XATTRS))
     return tuple((name, calls.getxattr(target, name).hex()) for name in kept)
 
@@ -158,6 +160,8 @@ def _image(calls: Calls, directory: int, name: str, found: os.stat_result) -> Im
 
 def _wait_until_settled(found: os.stat_result) -> None:
     now = time.time_ns()
+    if now - found.st_ctime_ns >= RACY_NS and now - found.st_mtime_ns >= RACY_NS:
+        return
     # Each by itself: a modification time set into the future says nothing about a change of this moment.
     ages = [age for age in (now - found.st_mtime_ns, now - found.st_ctime_ns) if 0 <= age < RACY_NS]
     if ages and not stat.S_ISDIR(found.st_mode):

@@ -64,14 +64,16 @@ class Posts:
             return f"the attribute {error.name}, which is an overlay's own, cannot land"
 
     def _image(self, path: str, kind: Kind, found: os.stat_result) -> Image | str:
-        image = Image(kind, stat.S_IMODE(found.st_mode), *self._foreign.get(path, (found.st_uid, found.st_gid)))
+        mode = stat.S_IMODE(found.st_mode)
+        uid, gid = self._foreign.get(path) or (found.st_uid, found.st_gid)
         if kind == "symlink":
             target = os.readlink(name_of(path), dir_fd=self._root.directory(parent_of(path)))
-            image = image._replace(mode=0o777, target=target)
+            image = Image(kind, 0o777, uid, gid, target=target)
         elif kind == "directory":
-            image = image._replace(xattrs=self._attributes(self._root.directory(path)))
+            image = Image(kind, mode, uid, gid, xattrs=self._attributes(self._root.directory(path)))
         else:
-            image = self._file(path, image)
+            size, digest, xattrs = self._file(path)
+            image = Image(kind, mode, uid, gid, size, digest, xattrs=xattrs)
         return inside(image, self._shift) or "its owner is nobody in the workspace"
 
     def is_same_directory(self, path: str, found: os.stat_result, workspace: Root) -> bool:
@@ -115,18 +117,18 @@ class Posts:
         foreign = all(name.startswith(OVERLAY_XATTRS) for name in names)
         return () if foreign else read_xattrs(self._root.calls, fd)
 
-    def _file(self, path: str, image: Image) -> Image:
+    def _file(self, path: str) -> tuple[int, str, Xattrs]:
+        """Size, digest and attributes."""
         fd = open_file(self._root, path)
         try:
             about = os.fstat(fd)
             xattrs = self._attributes(fd)
             self._times[path] = about.st_mtime_ns
             if about.st_size > min(_SMALL, self._room):
-                digest = content_digest(self._root.calls, fd, about.st_size)
-                return image._replace(size=about.st_size, digest=digest, xattrs=xattrs)
+                return about.st_size, content_digest(self._root.calls, fd, about.st_size), xattrs
             data = os.read(fd, about.st_size + 1)
         finally:
             os.close(fd)
         self._kept[path] = data
         self._room -= len(data)
-        return image._replace(size=len(data), digest=blake3(data).hexdigest(), xattrs=xattrs)
+        return len(data), blake3(data).hexdigest(), xattrs

@@ -41,6 +41,12 @@ def on_disk(image: Image, shift: int) -> Image:
 
 def inside(image: Image, shift: int) -> Image | None:
     """An image from the shadow as programs saw it; None for an owner that is mapped to nobody."""
+    if not image.xattrs:  # nearly all
+        kind, mode, uid, gid, size, digest, target, _ = image
+        if not shift:
+            return image
+        shown = Image(kind, mode, uid - shift, gid - shift, size, digest, target)
+        return shown if is_mapped(shown.uid, shown.gid, shift) else None
     own = tuple(pair for pair in image.xattrs if not pair[0].startswith(OVERLAY_XATTRS))
     if not shift:
         return image._replace(xattrs=own)

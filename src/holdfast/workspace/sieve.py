@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterable, Sequence
 
 from holdfast.disk.confined import Root
-from holdfast.model.path import ancestors_of
+from holdfast.model.path import ancestors_of, parent_of
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 _LIMIT = 1 << 20
@@ -36,20 +36,33 @@ def sifted(workspace: Root, repository: str, paths: Sequence[str]) -> list[str]:
         lines = _lines(workspace, repository, paths)
     except _Unclear:
         return list(paths)
-    exact, wild = _parsed(lines)
-    found: dict[bytes, bool] = {}
-    return [path for path in paths if any(_may(name, exact, wild, found) for name in _names(path))]
+    rules = _Names(*_parsed(lines))
+    return [path for path in paths if rules.may(path.rstrip("/"))]
 
 
-def _names(path: str) -> list[bytes]:
-    return os.fsencode(path.rstrip("/")).lower().split(b"/")
+class _Names:
+    """What the last fixed names of all rules say to the names of a path."""
 
+    def __init__(self, exact: set[bytes], wild: set[tuple[bytes, bytes]]) -> None:
+        self._exact, self._wild = exact, wild
+        # Directories hold many paths, and names are repeated.
+        self._directories: dict[str, bool] = {"": False}
+        self._names: dict[str, bool] = {}
 
-def _may(name: bytes, exact: set[bytes], wild: set[tuple[bytes, bytes]], found: dict[bytes, bool]) -> bool:
-    known = found.get(name)
-    if known is None:
-        known = found[name] = name in exact or any(name.startswith(a) and name.endswith(b) for a, b in wild)
-    return known
+    def may(self, path: str) -> bool:
+        above, _, name = path.rpartition("/")
+        found = self._directories.get(above)
+        if found is None:
+            found = self._directories[above] = any(self._matches(part) for part in above.split("/"))
+        return found or self._matches(name)
+
+    def _matches(self, text: str) -> bool:
+        known = self._names.get(text)
+        if known is None:
+            name = os.fsencode(text).lower()
+            known = name in self._exact or any(name.startswith(a) and name.endswith(b) for a, b in self._wild)
+            self._names[text] = known
+        return known
 
 
 def _lines(workspace: Root, repository: str, paths: Sequence[str]) -> Iterable[bytes]:
@@ -58,7 +71,8 @@ def _lines(workspace: Root, repository: str, paths: Sequence[str]) -> Iterable[b
     worktree = _read(workspace, f"{start}.git", "config.worktree")
     if _MORE_RULES.search(configuration + worktree):
         raise _Unclear
-    directories = {above for path in paths for above in (*ancestors_of(path.rstrip("/")), "")}
+    parents = {parent_of(path.rstrip("/")) for path in paths}
+    directories = {"", *parents, *(above for parent in parents for above in ancestors_of(parent))}
     sources = [(f"{start}.git/info", "exclude")]
     sources += [(f"{start}{path}" if path else repository, ".gitignore") for path in directories]
     return b"\n".join(_read(workspace, directory, name).removeprefix(_BOM) for directory, name in sources).split(b"\n")
