@@ -1,4 +1,7 @@
-"""The whole cycle on 10,000 files: snapshot, shadow, five edits by a command, capture, durable apply.
+"""The whole cycle on 10,000 files: snapshot, five edits rehearsed, durable apply.
+
+Twice: once a command makes the edits, sandboxed in a shadow, and what it did is captured; once they are steps
+of the plan itself, rehearsed in memory, so no program runs, and there is neither shadow nor sandbox.
 
     python benchmarks/cycle.py                 on a default ext4 in a loop image where root is had
     python benchmarks/cycle.py --dir PLACE     in a directory of its own there
@@ -8,6 +11,7 @@ The peer is how it is done with git: a work tree to work in, the same command th
 confines nobody, and cannot go back; `+ syncfs` makes it durable.
 
 Contestants take turns in one run, and medians are compared. Ours are calls; `whole command` includes start-up.
+Both ways are measured against the one goal, and the parts of their turns are told.
 """
 
 from __future__ import annotations
@@ -15,10 +19,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "src"))
 
@@ -28,12 +34,12 @@ from snapshot import SETTLED_S
 
 import holdfast
 from holdfast.disk.calls import CALLS
-from holdfast.engine.simulator import Simulated
 from holdfast.errors import SandboxUnavailable
-from holdfast.model.plan import Plan, Run
+from holdfast.model.plan import Inline, Plan, Run, Write
 from holdfast.workspace.folder import keep
 from holdfast.workspace.transaction import Transaction, new_txn
 
+T = TypeVar("T")
 EDITS = 5
 GOAL = 0.05
 SCRIPT = 'for path; do printf "%s\\n" "$path" >> "$path"; done'
@@ -48,18 +54,33 @@ class Ours:
         self._hf = holdfast.open(tree.root)
         self.paths = tree.paths[:: len(tree.paths) // EDITS][:EDITS]
         self._turn = 0
+        # Seconds of each part of a turn, by who took it.
+        self.parts: dict[str, dict[str, list[float]]] = {}
 
     def _plan(self) -> Plan:
         self._turn += 1
         return Plan(f"turn {self._turn}", (Run(("/bin/sh", "-c", SCRIPT, "sh", *self.paths)),))
 
+    def _own_steps(self) -> Plan:
+        """The same edits, known beforehand."""
+        self._turn += 1
+        steps = (Write(path, Inline(self._read(path) + f"{path}\n".encode())) for path in self.paths)
+        return Plan(f"turn {self._turn}", tuple(steps))
+
     def core(self) -> float:
-        """Without gates, ledger and records: what the goal's prototype did, with every check of ours."""
-        return self._timed(lambda: self._land(self._hf.simulate(self._plan())))
+        """Without gates, ledger and records, but with every check of ours."""
+        return self._timed(lambda plan: self._landed("a command's", plan), self._plan())
+
+    def core_own(self) -> float:
+        """The same without a program: what the goal's prototype did."""
+        return self._timed(lambda plan: self._landed("the plan's own", plan), self._own_steps())
 
     def whole(self) -> float:
         """With the write gate, a signed approval, the five hard gates, the ledger, undo material and records."""
-        return self._timed(lambda: self._hf.execute(self._hf.simulate(self._plan()), approved_by="bench"))
+        return self._timed(self._executed, self._plan())
+
+    def whole_own(self) -> float:
+        return self._timed(self._executed, self._own_steps())
 
     def command(self) -> float:
         """`holdfast apply FILE --yes`, from a shell."""
@@ -69,21 +90,33 @@ class Ours:
         with open(file, "w", encoding="ascii") as out:
             json.dump({"intent": plan.intent, "steps": steps}, out)
         argv = [sys.executable, "-m", "holdfast", "-C", self.tree.root, "apply", file, "--yes"]
-        return self._timed(lambda: run(argv))
+        return self._timed(lambda _: run(argv), plan)
 
-    def _land(self, simulated: Simulated) -> None:
+    def _executed(self, plan: Plan) -> None:
+        self._hf.execute(self._hf.simulate(plan), approved_by="bench")
+
+    def _landed(self, whose: str, plan: Plan) -> None:
+        parts = self.parts.setdefault(whose, {})
+
+        def part(name: str, work: Callable[[], T]) -> T:
+            start = time.perf_counter()
+            done = work()
+            parts.setdefault(name, []).append(time.perf_counter() - start)
+            return done
+
         site, txn = self._hf.site, new_txn()
-        transaction = Transaction(site, txn, {"version": 1, "intent": simulated.plan.intent})
-        transaction.prepare(simulated.change_set, simulated.seen, simulated.sources)
-        transaction.apply()
-        transaction.verify()
-        transaction.commit()
-        keep(site, txn)
+        simulated = part("simulate", lambda: self._hf.simulate(plan))
+        transaction = Transaction(site, txn, {"version": 1, "intent": plan.intent})
+        part("prepare", lambda: transaction.prepare(simulated.change_set, simulated.seen, simulated.sources))
+        part("apply", transaction.apply)
+        part("verify", transaction.verify)
+        part("commit", transaction.commit)
+        part("keep", lambda: keep(site, txn))
 
-    def _timed(self, work: Callable[[], object]) -> float:
+    def _timed(self, work: Callable[[Plan], object], plan: Plan) -> float:
         before = self._sizes()
         quiet(self.tree.root)
-        seconds = clocked(work)
+        seconds = clocked(lambda: work(plan))
         longer = [len(path) + 1 for path in self.paths]
         if self._sizes() != [size + more for size, more in zip(before, longer, strict=True)]:
             raise SystemExit("the files were not edited")
@@ -91,6 +124,10 @@ class Ours:
 
     def _sizes(self) -> list[int]:
         return [os.stat(os.path.join(self.tree.root, path)).st_size for path in self.paths]
+
+    def _read(self, path: str) -> bytes:
+        with open(os.path.join(self.tree.root, path), "rb") as file:
+            return file.read()
 
     def close(self) -> None:
         self._hf.close()
@@ -163,17 +200,22 @@ def measure(place: str, files: int, rounds: int) -> None:
         {
             "git worktree pipeline": theirs.pipeline,
             "git worktree pipeline + syncfs": theirs.durable,
-            "ours, without gates and ledger": ours.core,
-            "ours, gates and ledger included": ours.whole,
-            "ours, whole command": ours.command,
+            "a command's edits, without gates and ledger": ours.core,
+            "a command's edits, gates and ledger included": ours.whole,
+            "the plan's own edits, without gates and ledger": ours.core_own,
+            "the plan's own edits, gates and ledger included": ours.whole_own,
+            "a command's edits, whole command": ours.command,
             "(a shadow and `true` in the sandbox)": ours.tree.in_the_sandbox,
         },
     )
     ours.close()
     base = times["git worktree pipeline"]
     for name, seconds in times.items():
-        print(f"  {milliseconds(seconds):>10} ms  {name:<38}{seconds / base:8.3f} ×")
-    for name in ("ours, without gates and ledger", "ours, gates and ledger included"):
+        print(f"  {milliseconds(seconds):>10} ms  {name:<50}{seconds / base:8.3f} ×")
+    for whose, parts in ours.parts.items():
+        told = ", ".join(f"{name} {milliseconds(statistics.median(taken))}" for name, taken in parts.items())
+        print(f"  {whose} edits, in ms: {told}")
+    for name in (name for name in times if name.endswith(("without gates and ledger", "gates and ledger included"))):
         print(Verdict(f"{name} / git worktree pipeline", times[name] / base, GOAL).line(), flush=True)
 
 

@@ -49,7 +49,7 @@ class Tree:
         with open(os.path.join(self.root, ".gitignore"), "w", encoding="ascii") as file:
             file.write("*.o\n__pycache__/\nbuild/\nnode_modules/\n/dist\n")
         run(["git", "-C", self.root, "add", "-A"])
-        identity = ["-c", "user.name=bench", "-c", "user.email=bench@example.invalid"]
+        identity = ["-c", "user.name=bench", "-c", "user.email=bench@example.invalid", "-c", "gc.auto=0"]
         run(["git", "-C", self.root, *identity, "commit", "-qm", "all"])
         os.rmdir(os.path.join(self.root, ".holdfast"))
         create_state(self.root)

@@ -8,7 +8,7 @@ A prisoner that gets out prints ESCAPED. What happened outside is looked at from
 from __future__ import annotations
 
 # Loaded now: after a change of user the interpreter's own directory may be out of reach.
-import ctypes  # noqa: F401
+import ctypes
 import glob  # noqa: F401
 import marshal  # noqa: F401
 import os
@@ -30,6 +30,7 @@ from holdfast.sandbox.profile import Limits, Profile
 from holdfast.sandbox.view import Layer, View
 
 T = TypeVar("T")
+_PR_SET_DUMPABLE = 4
 SECRET = b"the secret of the workspace"
 QUICK = Limits(time_ms=20_000, memory_bytes=512 << 20, processes=50, disk_bytes=64 << 20, output_bytes=1 << 20)
 PLAIN = Profile(limits=QUICK)
@@ -94,11 +95,13 @@ class Cell:
         return Layer(str(upper), str(work))
 
 
-def as_ordinary_user(action: Callable[[], T]) -> T:
+def as_ordinary_user(action: Callable[[], T], *, closed: bool = False) -> T:
+    """In a process like one that the user started; `closed`: as one that became his, which he cannot look into."""
     shared = os.fdopen(os.memfd_create("outcome"), "w+b")
 
     def act() -> None:
         outcome: Any
+        assert closed or ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0) == 0
         try:
             outcome = action()
         except HoldfastError as error:

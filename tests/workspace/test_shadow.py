@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource  # noqa: F401  (loaded now: after a change of user the interpreter's own directory may be out of reach)
 import signal
 import time
 from collections.abc import Iterator

@@ -24,6 +24,7 @@ from holdfast.model.path import printable
 from holdfast.sandbox import home, shown
 from holdfast.sandbox.process import Command, Finished, Watch, run
 from holdfast.sandbox.profile import Profile
+from holdfast.sandbox.stage import become_bubblewrap, works_in_a_copy_of_us
 from holdfast.sandbox.syscalls import system_call_filter
 from holdfast.sandbox.view import Layer, View
 from holdfast.sandbox.watch import Meter, can_watch, rlimits
@@ -88,13 +89,12 @@ def run_confined(
     try:
         if filtered.program:
             descriptors.append(_in_memory(filtered.program))
-        descriptors.append(packed(*_orders(command, view, profile, descriptors, ends)))
-        helpers = _helper_command(command, view, profile, descriptors, ends)
-        finished = run(helpers, on_output=on_output, watch=_watch(view, profile, stop))
-        for fd in descriptors:
-            os.close(fd)
-        descriptors = []
-        return _result(command, profile, finished, _heard(os.read(reading, 1 << 20)))
+        spec, task = _orders(command, view, profile, descriptors, ends)
+        descriptors.append(packed(spec, task))
+        helpers = _helper_command(command, view, profile, spec, (*descriptors, *ends), descriptors[-1])
+        said = _Said(reading)
+        finished = run(helpers, on_output=on_output, watch=_watch(view, profile, stop), ended=said.it_ended)
+        return _result(command, profile, finished, said.report())
     finally:
         for fd in (reading, *descriptors):
             os.close(fd)
@@ -191,11 +191,11 @@ def _orders(
         masked=shown.hidden_in_view(view, profile),
         room=profile.limits.memory_bytes,
         head=_namespaces(profile),
-        # The descriptor of the orders themselves is the next one to be made; the stage fills it in.
+        # The descriptors of task and report follow; the stage adds them.
         tail=(
             *("--remount-ro", "/dev", "--remount-ro", "/"),
             *(("--seccomp", str(descriptors[1])) if len(descriptors) > 1 else ()),
-            *("--", python.inside, "-I", "-S", "-B", *started("inside", python.here, shown.INSIDE)),
+            *("--", python.inside, "-I", "-S", "-B", *started(python.here, shown.INSIDE)),
         ),
     )
     task = Task(
@@ -242,20 +242,24 @@ def _watch(view: View, profile: Profile, stop: Stop | None) -> Watch:
 
 
 def _helper_command(
-    command: Command, view: View, profile: Profile, descriptors: list[int], ends: tuple[int, ...]
+    command: Command, view: View, profile: Profile, spec: Spec, descriptors: tuple[int, ...], orders: int
 ) -> Command:
-    python = shown.interpreter(view.path)
-    stage = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stage.py")
-    report, orders = descriptors[0], descriptors[-1]
+    report = descriptors[0]
     limits = [time for time in (command.timeout_ms, profile.limits.time_ms) if time]
-    return command._replace(
-        argv=(python.here, "-I", "-S", "-B", *started("stage", python.here, stage), str(orders), str(report)),
+    staged = command._replace(
+        argv=(spec.bwrap,),
         cwd="/",
         env={"PATH": _HELPERS_PATH},
         timeout_ms=min(limits),
         grace_ms=0,
-        pass_fds=(*descriptors, *ends),
+        pass_fds=descriptors,
+        become=lambda env: become_bubblewrap(spec, orders, report, env),
     )
+    if works_in_a_copy_of_us():
+        return staged
+    here = os.path.dirname(os.path.abspath(__file__))
+    python, stage = shown.interpreter(view.path).here, os.path.join(here, "stage.py")
+    return staged._replace(argv=(python, "-I", "-S", "-B", stage, str(orders), str(report)), become=None)
 
 
 def _in_memory(data: bytes) -> int:
@@ -263,6 +267,30 @@ def _in_memory(data: bytes) -> int:
     os.write(fd, data)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
+
+
+class _Said:
+    """The report so far: what fits into the pipe, for nobody reads it while the program runs."""
+
+    def __init__(self, reading: int) -> None:
+        os.set_blocking(reading, False)
+        self._reading, self._raw = reading, b""
+
+    def report(self) -> _Report:
+        try:
+            self._raw += os.read(self._reading, 1 << 20)
+        except BlockingIOError:
+            pass  # nothing more
+        return _heard(self._raw)
+
+    def it_ended(self) -> bool:
+        """Whether the first process inside said how the program ended, and then ended itself.
+
+        bubblewrap has waited for it, and the kernel lets nobody wait for the first process of a namespace
+        before all others in it are gone. So nobody has to be looked for.
+        """
+        report = self.report()
+        return report.exit_code is not None or report.signal is not None
 
 
 def _heard(raw: bytes) -> _Report:

@@ -26,7 +26,7 @@ from typing import NamedTuple, NoReturn
 from holdfast.errors import InvalidInput
 from holdfast.model.path import printable
 from holdfast.sandbox.family import Family
-from holdfast.sandbox.process import Command, program_of
+from holdfast.sandbox.starting import Command, program_of
 
 MARK = "HOLDFAST_SERVICE"
 _STATE, _THREADS, _START_TIME = 0, 17, 19  # positions in /proc/PID/stat after the name

@@ -1,4 +1,4 @@
-"""The second of two helpers: the first process inside the sandbox. It starts the program and outlives it.
+"""The helper that is the first process inside the sandbox. It starts the program and outlives it.
 
 Run by bubblewrap as pid 1 of its namespace: `python -I -S -B inside.py SPEC REPORT`, or compiled (see `wire`);
 it imports nothing of Holdfast.
@@ -24,9 +24,9 @@ Invariants
 
 from __future__ import annotations
 
-# What `signal` is made of; that one brings `enum`, which takes as long to import as Python to start.
+# What `ctypes` and `signal` are made of. To import those takes half as long as Python to start.
+import _ctypes
 import _signal as signal  # type: ignore[import-not-found]
-import ctypes
 import marshal
 import os
 import resource
@@ -50,27 +50,34 @@ TYPE_CHECKING = False  # as typing's, whose import takes longer than all of this
 if TYPE_CHECKING:
     from holdfast.sandbox.forward import Forwarder
 
-_libc = ctypes.CDLL(None, use_errno=True)
+
+class _Int(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    _type_ = "i"
 
 
-class _Ruleset(ctypes.Structure):
-    _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+class _Function(_ctypes.CFuncPtr):
+    _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
+    _restype_ = _Int
 
 
-class _Beneath(ctypes.Structure):
-    _pack_ = 1
-    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+class _Library:
+    _handle = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
+
+
+# Whole numbers are passed as C's int, bytes as a pointer to them, None as a null pointer.
+_syscall = _Function(("syscall", _Library()))  # type: ignore[arg-type]
+_prctl = _Function(("prctl", _Library()))  # type: ignore[arg-type]
 
 
 def main() -> None:
     spec, report = int(sys.argv[1]), int(sys.argv[2])
     raw = os.pread(spec, os.fstat(spec).st_size, 0)
     # wire.Task says what each of them is.
-    argv, cwd, env, limits, readable, writable, alone, deaf, seccomp, landlock, forward, ends = marshal.loads(raw)[1]
+    argv, cwd, env, limits, readable, writable, alone, deaf, seccomp, landlock, forward, ends = marshal.loads(raw)[0]
     os.close(spec)
     os.set_inheritable(report, False)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # which does nothing to pid 1; Python's own would (I2)
-    _do("PR_SET_DUMPABLE", _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0))
+    _do("PR_SET_DUMPABLE", _prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0))
     facts = _facts(landlock)
     for name, value in facts.items():
         _say(report, f"fact\t{name} {value}")
@@ -100,7 +107,7 @@ def main() -> None:
 def _facts(landlock: bool) -> dict[str, int]:
     """What the kernel says about this process."""
     status = dict(line.split(":", 1) for line in _read("/proc/self/status").splitlines())
-    abi = _libc.syscall(_LANDLOCK_CREATE, None, 0, 1) if landlock else 0
+    abi = _syscall(_LANDLOCK_CREATE, None, 0, 1) if landlock else 0
     return {
         "pid": os.getpid(),
         "capabilities": int(status["CapEff"], 16) | int(status["CapPrm"], 16) | int(status["CapBnd"], 16),
@@ -158,9 +165,10 @@ def _fence(abi: int, readable: tuple[str, ...], writable: tuple[str, ...], deaf:
     """The mounts' allow-list once more, by Landlock: it holds even where a mount is not what we think."""
     every = (1 << _RIGHTS[min(abi, len(_RIGHTS)) - 1]) - 1
     network = _TCP if deaf and abi >= 4 else 0
-    rules = _Ruleset(every, network, _SCOPES if abi >= 6 else 0)
+    # struct landlock_ruleset_attr: files, network, scopes; as much of it as this version knows.
+    rules = _number(every, 8) + _number(network, 8) + _number(_SCOPES if abi >= 6 else 0, 8)
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8
-    fd = _do("Landlock", _libc.syscall(_LANDLOCK_CREATE, ctypes.byref(rules), size, 0))
+    fd = _do("Landlock", _syscall(_LANDLOCK_CREATE, rules, size, 0))
     reading = _EXECUTE | _READ_FILE | _READ_DIR
     devices = _READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL_DEV
     rows = [("/", _READ_DIR), ("/proc", _READ_FILE | _READ_DIR), ("/dev", devices)]
@@ -168,7 +176,7 @@ def _fence(abi: int, readable: tuple[str, ...], writable: tuple[str, ...], deaf:
     rows += [(path, every & ~(_MAKE_CHAR | _MAKE_BLOCK)) for path in writable]
     for path, rights in rows:
         _allow(fd, path, rights & every)
-    _do("Landlock", _libc.syscall(_LANDLOCK_RESTRICT, fd, 0))
+    _do("Landlock", _syscall(_LANDLOCK_RESTRICT, fd, 0))
     os.close(fd)
 
 
@@ -178,9 +186,14 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     except (FileNotFoundError, PermissionError):
         return  # what is not there, or cannot be entered, needs no permission
     is_directory = os.path.isdir(f"/proc/self/fd/{fd}")
-    rule = _Beneath(rights if is_directory else rights & _OF_FILES, fd)
-    _do(path, _libc.syscall(_LANDLOCK_ADD, ruleset, 1, ctypes.byref(rule), 0))
+    # struct landlock_path_beneath_attr, which is packed: the rights, and beneath what.
+    rule = _number(rights if is_directory else rights & _OF_FILES, 8) + _number(fd, 4)
+    _do(path, _syscall(_LANDLOCK_ADD, ruleset, 1, rule, 0))
     os.close(fd)
+
+
+def _number(value: int, size: int) -> bytes:
+    return value.to_bytes(size, sys.byteorder)
 
 
 def _start(argv: tuple[str, ...], cwd: str, env: dict[str, str]) -> None:
@@ -266,7 +279,7 @@ def _say(report: int, line: str) -> None:
 
 def _do(what: str, result: int) -> int:
     if result < 0:
-        number = ctypes.get_errno()
+        number = _ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
     return result
 

@@ -22,10 +22,6 @@ What still escapes, when we are not root or it takes trouble: a process that lef
 work handed to a daemon that was there before (systemd-run, docker, at);
 and, only when we die by SIGKILL, the grandchildren, since P8 reaches the program itself.
 
-Why `preexec_fn`: there is no other way to ask for P8 without a helper program between us and the child.
-It is unsafe where other threads hold locks during the fork; it therefore calls only what was loaded and bound before.
-P8 is tied to the thread that called `run`, which waits here until the program is gone.
-
 Deliberately absent: isolation and resource limits (`confined.py` adds them by what it puts in front of `argv`,
 and by a `watch` that is asked again and again while the program runs, and may end it by naming a reason).
 """
@@ -35,23 +31,23 @@ from __future__ import annotations
 import os
 import select
 import signal
-import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from holdfast.errors import InvalidInput, Unsupported
-from holdfast.model.path import printable
+from holdfast.errors import Unsupported
 from holdfast.sandbox.family import Family
 from holdfast.sandbox.output import Capture
+from holdfast.sandbox.starting import MARK as MARK
+from holdfast.sandbox.starting import Command as Command
+from holdfast.sandbox.starting import program_of, start
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-MARK = "HOLDFAST_RUN"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-_PR_SET_PDEATHSIG = 1
 _CHUNK = 1 << 16
 # A pipeline's last member may write a moment longer than the program that started it.
 _SETTLE_S = 0.1
@@ -61,24 +57,9 @@ _WATCH_EVERY_S = 0.05
 _SWEEP_S = 3.0
 _KILL_PAUSE_S = 0.002
 _DYING_S = 1.0
+# The one that comes most often last: it is given back to its handler last.
+_RAISING = (signal.SIGUSR2, signal.SIGUSR1, signal.SIGALRM, signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
 _LAST_READS = 1 + (1 << 20) // _CHUNK  # a pipe holds 1 MiB at most, unless root made it larger
-_RESET_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD)
-
-
-class Command(NamedTuple):
-    """A program to run. `env` is the whole environment; `output_limit` bytes of output are kept.
-
-    `stdin` is all it can read; `pass_fds` are descriptors it gets besides 0, 1 and 2, under the same numbers.
-    """
-
-    argv: tuple[str, ...]
-    cwd: str
-    env: Mapping[str, str]
-    timeout_ms: int
-    output_limit: int = 1 << 20
-    grace_ms: int = 1000
-    stdin: bytes = b""
-    pass_fds: tuple[int, ...] = ()
 
 
 # Given the program's pid and the bytes printed so far; the reason to end it, or nothing.
@@ -119,32 +100,90 @@ def clean_environment(home: str, path: str | None = None, tmpdir: str | None = N
     return {"PATH": absolute or DEFAULT_PATH, "HOME": home, "LANG": "C.UTF-8", "TMPDIR": tmpdir or home}
 
 
-def run(command: Command, *, on_output: Callable[[bytes], None] | None = None, watch: Watch | None = None) -> Finished:
-    """Run to the end or to the deadline. InvalidInput when it cannot be started at all."""
+def run(
+    command: Command,
+    *,
+    on_output: Callable[[bytes], None] | None = None,
+    watch: Watch | None = None,
+    ended: Callable[[], bool] | None = None,
+) -> Finished:
+    """Run to the end or to the deadline. InvalidInput when it cannot be started at all.
+
+    `ended` is asked when the program has exited by itself: whether it is known that nothing of it is left.
+    Then nobody is looked for (P4).
+    """
+    with beside(command, on_output=on_output, watch=watch, ended=ended) as finish:
+        return finish()
+
+
+@contextmanager
+def beside(
+    command: Command,
+    *,
+    on_output: Callable[[bytes], None] | None = None,
+    watch: Watch | None = None,
+    ended: Callable[[], bool] | None = None,
+) -> Iterator[Callable[[], Finished]]:
+    """The same while the block does something else; calling what it gets waits for the end, once.
+
+    The time it has, the watch and the reading of its output begin with that call.
+    However the block is left, nothing of the program is (P4).
+    """
     _check_host()
     program = program_of(command)
     mark = f"{MARK}={os.urandom(16).hex()}"
-    started = time.monotonic()
-    running = _Running(_start(command, program, mark), mark, Capture(command.output_limit), on_output)
+    began = time.monotonic()
+    with ExitStack() as stack:
+        with _undisturbed():
+            running = _Running(start(command, program, mark), mark, Capture(command.output_limit), on_output)
+            stack.callback(running.close)
+        yield lambda: _finished(running, command, began, watch, ended)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Handlers that may raise are called when a program that was started is known, or one that is ended is gone.
+
+    Blocking the signals would not do: another thread may get one, and the handler is called in this one nevertheless.
+    """
+    import threading
+
+    before = {number: signal.getsignal(number) for number in _RAISING}
+    ours = threading.current_thread() is threading.main_thread()
+    handlers = {number: handler for number, handler in before.items() if ours and callable(handler)}
+    came: list[int] = []
     try:
-        stopped = running.wait(started + command.timeout_ms / 1000, watch)
-        timed_out = not running.exited and not stopped
-        duration_ms = int((time.monotonic() - started) * 1000)
-        running.stop(0 if stopped else command.grace_ms / 1000)
-        exit_code, by_signal = running.status()
-        return Finished(
-            exit_code=exit_code,
-            signal=by_signal,
-            timed_out=timed_out,
-            duration_ms=duration_ms,
-            output=running.capture.text(),
-            output_truncated=running.capture.left_out,
-            left_behind=len(running.left_behind),
-            survivors=running.survivors,
-            stopped=stopped,
-        )
+        for number in handlers:
+            signal.signal(number, lambda number, _: came.append(number))
+        yield
     finally:
-        running.close()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for one in came:
+            handlers[signal.Signals(one)](one, None)
+
+
+def _finished(
+    running: _Running, command: Command, began: float, watch: Watch | None, ended: Callable[[], bool] | None
+) -> Finished:
+    stopped = running.wait(time.monotonic() + command.timeout_ms / 1000, watch)
+    timed_out = not running.exited and not stopped
+    duration_ms = int((time.monotonic() - began) * 1000)
+    by_itself = running.exited and running.status()[0] is not None
+    over = by_itself and ended is not None and ended()
+    running.stop(0 if stopped else command.grace_ms / 1000, over=over)
+    exit_code, by_signal = running.status()
+    return Finished(
+        exit_code=exit_code,
+        signal=by_signal,
+        timed_out=timed_out,
+        duration_ms=duration_ms,
+        output=running.capture.text(),
+        output_truncated=running.capture.left_out,
+        left_behind=len(running.left_behind),
+        survivors=running.survivors,
+        stopped=stopped,
+    )
 
 
 def _check_host() -> None:
@@ -153,107 +192,6 @@ def _check_host() -> None:
         raise Unsupported("/proc is not mounted; processes left behind could not be found")
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         raise Unsupported("SIGCHLD is ignored here; exit codes would be lost, and pids reused too early (P5)")
-
-
-def program_of(command: Command) -> str:
-    """The absolute path of the program, or InvalidInput with the reason it cannot be started."""
-    if not command.argv or not command.argv[0]:
-        raise InvalidInput("the command is empty")
-    for text in (*command.argv, *command.env, *command.env.values(), command.cwd):
-        _check_text(text)
-    if any(not name or "=" in name for name in command.env):
-        raise InvalidInput("an environment variable has a name that is empty or contains '='")
-    name = command.argv[0]
-    if not os.path.isdir(command.cwd):
-        raise InvalidInput(f"{printable(command.cwd)} is not a directory to run a command in")
-    if "/" in name:
-        candidates = [os.path.join(os.path.abspath(command.cwd), name)]
-    else:
-        entries = command.env.get("PATH", "").split(":")
-        candidates = [os.path.join(entry, name) for entry in entries if entry.startswith("/")]
-    return _first_executable(name, candidates)
-
-
-def _check_text(text: str) -> None:
-    if "\0" in text:
-        raise InvalidInput(f"{printable(text)}: a NUL byte cannot be passed to a program")
-    try:
-        os.fsencode(text)
-    except UnicodeEncodeError:
-        raise InvalidInput(f"{printable(text)}: this text cannot be passed to a program") from None
-
-
-def _first_executable(name: str, candidates: list[str]) -> str:
-    reason = "not found" if "/" in name else "not found on PATH"
-    for candidate in candidates:
-        try:
-            mode = os.stat(candidate).st_mode
-        except OSError:
-            continue
-        if stat.S_ISREG(mode) and os.access(candidate, os.X_OK):
-            return candidate
-        reason = "not executable" if stat.S_ISREG(mode) else "not a file"
-    raise InvalidInput(f"{printable(name)}: {reason}")
-
-
-def _start(command: Command, program: str, mark: str) -> Popen[bytes]:
-    import subprocess
-
-    name, _, value = mark.partition("=")
-    stdin = _readable(command.stdin) if command.stdin else subprocess.DEVNULL
-    try:
-        return subprocess.Popen(
-            command.argv,
-            executable=program,
-            cwd=command.cwd,
-            env={**command.env, name: value},
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            bufsize=0,
-            close_fds=True,
-            pass_fds=command.pass_fds,
-            start_new_session=True,
-            preexec_fn=_preparation(),
-        )
-    except OSError as error:
-        raise InvalidInput(f"{printable(command.argv[0])} cannot be started: {error.strerror}") from error
-    except subprocess.SubprocessError as error:
-        raise Unsupported(f"{printable(command.argv[0])} cannot be started safely: {error}") from error
-    finally:
-        if stdin >= 0:
-            os.close(stdin)
-
-
-def _readable(data: bytes) -> int:
-    """A descriptor to read this from. A file in memory and not a pipe: nobody has to write while the program reads."""
-    fd = os.memfd_create("stdin", os.MFD_CLOEXEC)
-    with os.fdopen(os.dup(fd), "wb") as file:
-        file.write(data)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
-
-
-def _preparation() -> Callable[[], None]:
-    """What the child does between fork and exec; everything it needs is bound here, before the fork."""
-    import ctypes
-    import resource
-
-    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
-    hard_core = resource.getrlimit(resource.RLIMIT_CORE)[1]
-
-    def prepare() -> None:
-        if prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
-            raise OSError("PR_SET_PDEATHSIG is refused")
-        if os.getppid() != parent:
-            os._exit(127)  # we died before the line above took effect; nobody reads this status
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        for number in _RESET_SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
-        # A crash must not leave a core file in the user's directory.
-        resource.setrlimit(resource.RLIMIT_CORE, (0, hard_core))
-
-    return prepare
 
 
 class _Running:
@@ -293,12 +231,12 @@ class _Running:
                 due = time.monotonic() + _WATCH_EVERY_S
         return ""
 
-    def stop(self, grace: float) -> None:
+    def stop(self, grace: float, *, over: bool) -> None:
         """STOPPING: politely, then not; without grace, first of all not: a fork bomb grows while we look around."""
         if grace <= 0 and not self.exited:
             self._killed = True
             self._family.kill([])
-        members = [] if self.exited and self._settled() else self._found()
+        members = [] if over or (self.exited and self._settled()) else self._found()
         for pid in members:
             self._family.send(pid, signal.SIGTERM)
         patience = time.monotonic() + grace
@@ -331,15 +269,16 @@ class _Running:
     def close(self) -> None:
         """Also the way out of an exception: nothing keeps running, no descriptor stays open, no zombie stays."""
         self._on_output = None
-        try:
-            if not self._swept:
-                self._sweep(self._found())
-        finally:
-            self._process.poll()
-            self._pipe.close()
-            if self._pidfd >= 0:
-                os.close(self._pidfd)
-                self._pidfd = -1
+        with _undisturbed():
+            try:
+                if not self._swept:
+                    self._sweep(self._found())
+            finally:
+                self._process.poll()
+                self._pipe.close()
+                if self._pidfd >= 0:
+                    os.close(self._pidfd)
+                    self._pidfd = -1
 
     def _listen(self, until: float) -> None:
         while time.monotonic() < until:
@@ -378,7 +317,6 @@ class _Running:
 
     def _sweep(self, members: list[int]) -> None:
         """SWEPT: SIGKILL until nothing is found; then take what is left in the pipe."""
-        self._swept = True
         end = time.monotonic() + _SWEEP_S
         while members and time.monotonic() < end:
             self._family.kill(members)
@@ -387,6 +325,7 @@ class _Running:
         self._last_words(_DYING_S if self.left_behind or self._killed else 0)
         # The write end is still open: somebody we cannot see holds it.
         self.survivors = len(members) or int(not self._end_of_output)
+        self._swept = True
 
     def _last_words(self, patience: float) -> None:
         """What is left in the pipe. Who is dying is out of sight before its end of the pipe is closed."""

@@ -35,6 +35,7 @@ _OUR_PYTHON = f"{CORNER}/python"
 _NEEDED = ("/proc", "/dev", CORNER)
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+_ETC_PLACE = "/etc"
 # No keys, no credentials, no host-wide settings of package managers, which may hold tokens.
 _ETC = """alternatives bash.bashrc ca-certificates ca-certificates.conf crypto-policies/back-ends debian_version fonts
     group host.conf hosts inputrc java-* ld.so.cache ld.so.conf ld.so.conf.d locale.alias locale.conf localtime magic
@@ -78,7 +79,12 @@ def rows(view: View, profile: Profile, python: Interpreter) -> tuple[Row, ...]:
     kept = {place: row for place, row in wanted.items() if not within(place, view.path)}
     kept.update({row[2]: row for row in _corner(profile, python)})
     kept[view.path] = _view_row(view)
-    return tuple(sorted(kept.values(), key=lambda row: row[2].count("/"))) + tuple(_hidden(view, profile))
+    hidden = _hidden(view, profile)
+    named = (*_named(profile), *_pythons(view.path), *hidden, kept[view.path])
+    if not any(within(place, _ETC_PLACE) or within(_ETC_PLACE, place) for _, _, place in named):
+        kept = {place: ("config", *row[1:]) if within(place, _ETC_PLACE) else row for place, row in kept.items()}
+        kept[_ETC_PLACE] = ("etc", "etc", _ETC_PLACE)
+    return tuple(sorted(kept.values(), key=lambda row: row[2].count("/"))) + tuple(hidden)
 
 
 def hidden_in_view(view: View, profile: Profile) -> tuple[str, ...]:
@@ -89,7 +95,7 @@ def hidden_in_view(view: View, profile: Profile) -> tuple[str, ...]:
 
 def fences(mounts: tuple[Row, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The same list for Landlock: what may be read, and what may be written too."""
-    readable = tuple(place for kind, _, place in mounts if kind in ("ro", "own-ro"))
+    readable = tuple(place for kind, _, place in mounts if kind in ("ro", "own-ro", "config"))
     writable = tuple(place for kind, _, place in mounts if kind in ("rw", "own-rw", "view", "scratch"))
     return readable, writable
 
@@ -114,9 +120,9 @@ def _system(profile: Profile) -> list[Row]:
     # Names are looked up by the host's resolver only where the host's network is there.
     names = [*_ETC, "resolv.conf"] if profile.network == "full" else _ETC
     for name in names:
-        found += [
-            ("ro", os.path.realpath(place), place) for place in glob.glob(f"/etc/{name}") if os.path.exists(place)
-        ]
+        # To search for what is no pattern takes twice as long as to look.
+        places = glob.glob(f"/etc/{name}") if "*" in name else (f"/etc/{name}",)
+        found += [("ro", os.path.realpath(place), place) for place in places if os.path.exists(place)]
     return found
 
 

@@ -1,8 +1,10 @@
-"""The first of two helpers: makes the mounts of a sandbox in a private namespace, then becomes bubblewrap.
+"""What stands before bubblewrap: makes the mounts of a sandbox in a private namespace, then becomes bubblewrap.
 
-Run by path as `python -I -S -B stage.py SPEC REPORT`, two inherited descriptors; it imports nothing of Holdfast.
-SPEC holds what `confined.py` put there (`marshal`: reading it costs nothing, `json` costs as much as the mounts).
-Whatever goes wrong is one line `refused` in REPORT, and nothing is started.
+Called in a new process between fork and exec (`starting.py`), so it imports nothing there, and has bound what it calls.
+A process that closed itself to inspection, or changed its user, has no /proc/self of its own to write to, nor has
+its copy, and to open that would open our memory; and a large one is slow to copy.
+Then this is a program, `python -I -S -B stage.py ORDERS REPORT`, so it imports nothing of Holdfast.
+Whatever goes wrong is one line `refused` in the report, and nothing is started.
 
     ordinary user   new user namespace, own uid mapped to itself
     root            new user namespace with a range of unused uids; the workspace is shown through an id-mapped
@@ -28,20 +30,29 @@ import os
 import stat
 import sys
 
+TYPE_CHECKING = False  # as typing's, whose import takes as long as the mounts
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from holdfast.sandbox.wire import Spec
+
 _NEWNS, _NEWUSER, _NEWNET = 0x20000, 0x10000000, 0x40000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REC, _MS_PRIVATE = 1, 2, 4, 0x4000, 1 << 18
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # the same on every architecture
 _CLONE, _CLOEXEC, _MOVE_EMPTY_PATH = 1, os.O_CLOEXEC, 4
 _ATTR_RDONLY, _ATTR_IDMAP = 1, 0x100000
-_PR_SET_PDEATHSIG, _KILL = 1, 9
+_PR_SET_PDEATHSIG, _PR_GET_DUMPABLE, _KILL = 1, 3, 9
 _UIDS = 65536
 _FIRST_TO_GO = 800
 _LINKS = 40
+_SMALL, _LARGE = 1 << 20, 200 << 20
 # The staging mount covers one of these; everything we need from there was cloned before (S3).
 _STAGES = ("/sys", "/mnt", "/srv", "/media", "/boot")
 
 _libc = ctypes.CDLL(None, use_errno=True)
+# Looked up now: the lock of whoever looks up something else while we fork is never opened in the new process.
+_unshare, _mount, _prctl, _setns, _syscall = _libc.unshare, _libc.mount, _libc.prctl, _libc.setns, _libc.syscall
 
 
 class _Attributes(ctypes.Structure):
@@ -56,15 +67,16 @@ class _Attributes(ctypes.Structure):
 class Mount:
     """One row of the sandbox's file system; `source` is on the host, `place` is where it stands on the stage."""
 
-    __slots__ = ("destination", "fd", "kind", "place", "source")
+    __slots__ = ("content", "destination", "fd", "kind", "place", "source")
 
     def __init__(self, kind: str, source: str, destination: str) -> None:
         self.kind, self.source, self.destination = kind, source, destination
         self.fd, self.place = -1, ""
+        self.content: bytes | None = None
 
     @property
     def cloned(self) -> bool:
-        return self.kind in ("ro", "rw", "own-ro", "own-rw", "base", "layer")
+        return self.kind in ("ro", "rw", "own-ro", "own-rw", "base", "layer", "config")
 
     @property
     def owned(self) -> bool:
@@ -72,32 +84,48 @@ class Mount:
         return self.kind in ("own-ro", "own-rw", "base")
 
 
+def works_in_a_copy_of_us() -> bool:
+    """Whether a fork of this process can write to its /proc/self, and takes less time than another interpreter does."""
+    fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+    pages = int(os.read(fd, 128).split()[1])
+    os.close(fd)
+    return bool(_prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) == 1) and pages * os.sysconf("SC_PAGE_SIZE") < _LARGE
+
+
 def main() -> None:
-    spec, report = int(sys.argv[1]), int(sys.argv[2])
+    orders, report = int(sys.argv[1]), int(sys.argv[2])
+    spec: Spec = marshal.loads(os.pread(orders, os.fstat(orders).st_size, 0))[2]
+    become_bubblewrap(spec, orders, report, dict(os.environ))
+
+
+def become_bubblewrap(spec: Spec, orders: int, report: int, env: dict[str, str]) -> NoReturn:
+    """`orders` and `report` are the descriptors for `inside.py`."""
     try:
-        bwrap, arguments = _prepared(spec)
-        os.execv(bwrap, [*arguments, str(spec), str(report)])
-    except OSError as error:
-        text = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror or error)
-        os.write(report, b"refused\t" + text.encode("utf-8", "replace").replace(b"\n", b" ") + b"\n")
-        os._exit(125)
+        arguments = _prepared(spec)
+        os.execve(arguments[0], [*arguments, str(orders), str(report)], env)
+    except Exception as error:  # noqa: BLE001  (whatever it is, it is told, and nothing is started)
+        why, name = getattr(error, "strerror", None) or repr(error), getattr(error, "filename", None)
+        text = f"refused\t{why}: {name}" if name else f"refused\t{why}"
+        os.write(report, text.replace("\n", " ").encode("utf-8", "replace") + b"\n")
+    finally:
+        os._exit(125)  # never back into a second copy of our caller
 
 
-def _prepared(spec: int) -> tuple[str, list[str]]:
+def _prepared(spec: Spec) -> list[str]:
     """What to execute, when everything is mounted."""
-    raw = os.pread(spec, os.fstat(spec).st_size, 0)
-    # wire.Spec says what each of them is.
-    bwrap, shift, lonely, rows, view, base, layers, masked, room, head, tail = marshal.loads(raw)[0]
+    bwrap, shift, lonely, rows, view, base, layers, masked, room, head, tail = spec
     _guard()
     namespace = _namespace_of_strangers(shift) if shift else _namespace_of_mine(os.geteuid(), os.getegid())
-    _do("a private mount namespace", _libc.unshare(_NEWNS))
-    _do("a private mount tree", _libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None))
+    _do("a private mount namespace", _unshare(_NEWNS))
+    _do("a private mount tree", _mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None))
     mounts = [Mount(*row) for row in rows]
     lower = Mount("base", base, "")
     uppers = [Mount("layer", parent, "") for parent, _, _ in layers]
     staged = [mount for mount in (*mounts, *uppers, *([lower] if layers else [])) if mount.cloned]
     for mount in staged:
-        mount.fd = _clone(mount, namespace)
+        mount.content = _content(mount.source) if mount.kind == "config" else None
+        if mount.content is None:
+            mount.fd = _clone(mount, namespace)
     stage = _set_up(staged)
     _enter(namespace, lonely)
     names = [
@@ -109,25 +137,26 @@ def _prepared(spec: int) -> tuple[str, list[str]]:
     _scratch(f"{stage}/scratch", room)
     merged = _overlays(stage, lower.place, names)
     shown = merged or next(mount.place for mount in mounts if mount.destination == view)
-    places = [word for mount in mounts for word in _words(mount, stage, shown)]
-    return bwrap, [bwrap, *head, *places, *_covers(stage, shown, view, masked), *tail]
+    places = [word for mount in mounts if mount.kind != "config" for word in _words(mount, stage, shown)]
+    return [bwrap, *head, *places, *_covers(stage, shown, view, masked), *tail]
 
 
 def _guard() -> None:
     """Die with the parent, be the first to go when memory is short, and carry no keys of the user."""
-    _do("PR_SET_PDEATHSIG", _libc.prctl(_PR_SET_PDEATHSIG, _KILL, 0, 0, 0))
-    with open("/proc/self/oom_score_adj", encoding="utf-8") as file:
-        worth = int(file.read())
+    _do("PR_SET_PDEATHSIG", _prctl(_PR_SET_PDEATHSIG, _KILL, 0, 0, 0))
+    fd = os.open("/proc/self/oom_score_adj", os.O_RDONLY | os.O_CLOEXEC)
+    worth = int(os.read(fd, 16))
+    os.close(fd)
     if worth < _FIRST_TO_GO:
         _put("/proc/self/oom_score_adj", str(_FIRST_TO_GO))
     keyctl = {"x86_64": 250, "aarch64": 219}.get(os.uname().machine)
     if keyctl is not None:
-        _libc.syscall(keyctl, 1, None)  # a new session keyring; where there are no keyrings there is nothing to leave
+        _syscall(keyctl, 1, None)  # a new session keyring; where there are no keyrings there is nothing to leave
 
 
 def _namespace_of_mine(uid: int, gid: int) -> int:
     """An ordinary user's own namespace, entered at once. No namespace to map mounts with: -1."""
-    _do("a user namespace", _libc.unshare(_NEWUSER))
+    _do("a user namespace", _unshare(_NEWUSER))
     _put("/proc/self/setgroups", "deny")
     _put("/proc/self/uid_map", f"{uid} {uid} 1")
     _put("/proc/self/gid_map", f"{gid} {gid} 1")
@@ -141,7 +170,7 @@ def _namespace_of_strangers(shift: int) -> int:
     wait, done = os.pipe()
     child = os.fork()
     if child == 0:
-        status = 0 if _libc.unshare(_NEWUSER) == 0 else ctypes.get_errno()
+        status = 0 if _unshare(_NEWUSER) == 0 else ctypes.get_errno()
         os.close(done)
         os.write(made, bytes([status]))
         os.read(wait, 1)  # until the other end is closed
@@ -166,34 +195,61 @@ def _clone(mount: Mount, namespace: int) -> int:
     mapped = mount.owned and namespace >= 0
     depth = 0 if mapped or (mount.kind == "layer" and namespace >= 0) else _AT_RECURSIVE
     path = os.fsencode(mount.source)
-    fd = _do(mount.source, _libc.syscall(_OPEN_TREE, _AT_FDCWD, path, _CLONE | _CLOEXEC | depth))
+    fd = _do(mount.source, _syscall(_OPEN_TREE, _AT_FDCWD, path, _CLONE | _CLOEXEC | depth))
     if mapped:
         attributes = _Attributes(_ATTR_IDMAP, 0, 0, namespace)
         size = ctypes.sizeof(attributes)
-        done = _libc.syscall(_MOUNT_SETATTR, fd, b"", _AT_EMPTY_PATH, ctypes.byref(attributes), size)
+        done = _syscall(_MOUNT_SETATTR, fd, b"", _AT_EMPTY_PATH, ctypes.byref(attributes), size)
         _do(f"owners cannot be mapped on this file system: {mount.source}", done)
     return fd
+
+
+def _content(path: str) -> bytes | None:
+    """Of a small file that everybody may read. A copy is no mount: bubblewrap reads the list of all for each."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except PermissionError:
+        return None
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or not found.st_mode & stat.S_IROTH or found.st_size > _SMALL:
+            return None
+        data = os.read(fd, _SMALL + 1)
+        return data if len(data) == found.st_size else None
+    finally:
+        os.close(fd)
 
 
 def _set_up(mounts: list[Mount]) -> str:
     """The stage: a file system of our own in memory, with every clone and a place for what comes later."""
     stage = next(path for path in _STAGES if os.path.isdir(path))
-    _do("the stage", _libc.mount(b"none", stage.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, b"mode=0755,size=1m"))
-    for name in ("scratch", "merged0", "merged1", "empty"):
+    _do("the stage", _mount(b"none", stage.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, b"mode=0755,size=64m"))
+    for name in ("scratch", "merged0", "merged1", "empty", "etc"):
         os.mkdir(f"{stage}/{name}", 0o755)
-    os.close(os.open(f"{stage}/void", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o444))
+    _make(f"{stage}/void", b"")
     for number, mount in enumerate(mounts):
-        if mount.fd < 0:
+        mount.place = f"{stage}{mount.destination}" if mount.kind == "config" else f"{stage}/{number}"
+        if mount.kind == "config":
+            os.makedirs(os.path.dirname(mount.place), 0o755, exist_ok=True)
+        if mount.content is not None:
+            _make(mount.place, mount.content)
             continue
-        mount.place = f"{stage}/{number}"
         if stat.S_ISDIR(os.fstat(mount.fd).st_mode):
             os.mkdir(mount.place, 0o755)
         else:
-            os.close(os.open(mount.place, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o444))
+            _make(mount.place, b"")
         target = mount.place.encode()
-        _do(mount.source, _libc.syscall(_MOVE_MOUNT, mount.fd, b"", _AT_FDCWD, target, _MOVE_EMPTY_PATH))
+        _do(mount.source, _syscall(_MOVE_MOUNT, mount.fd, b"", _AT_FDCWD, target, _MOVE_EMPTY_PATH))
         os.close(mount.fd)
     return stage
+
+
+def _make(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o444)
+    written = os.write(fd, data) if data else 0
+    os.close(fd)
+    if written != len(data):
+        raise OSError(28, f"no room for {path}")
 
 
 def _enter(namespace: int, lonely: bool) -> None:
@@ -201,11 +257,11 @@ def _enter(namespace: int, lonely: bool) -> None:
     network = _NEWNET if lonely else 0
     if namespace >= 0:
         os.setgroups([])
-        _do("the user namespace", _libc.setns(namespace, _NEWUSER))
+        _do("the user namespace", _setns(namespace, _NEWUSER))
         os.close(namespace)
-        _do("a mount namespace", _libc.unshare(_NEWNS | network))
+        _do("a mount namespace", _unshare(_NEWNS | network))
     elif network:
-        _do("a network namespace", _libc.unshare(network))
+        _do("a network namespace", _unshare(network))
 
 
 def _layer(path: str) -> int:
@@ -218,7 +274,7 @@ def _drop() -> None:
     parent = os.getppid()
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
-    _do("PR_SET_PDEATHSIG", _libc.prctl(_PR_SET_PDEATHSIG, _KILL, 0, 0, 0))
+    _do("PR_SET_PDEATHSIG", _prctl(_PR_SET_PDEATHSIG, _KILL, 0, 0, 0))
     if os.getppid() != parent:
         os._exit(125)
 
@@ -226,7 +282,7 @@ def _drop() -> None:
 def _scratch(place: str, room: int) -> None:
     """Home, temporary files and shared memory: one file system in memory with one bound."""
     size = f"mode=0755,size={room}" if room else "mode=0755"
-    _do("scratch space", _libc.mount(b"none", place.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, size.encode()))
+    _do("scratch space", _mount(b"none", place.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, size.encode()))
     for name, mode in (("tmp", 0o1777), ("shm", 0o1777), ("home", 0o700)):
         os.mkdir(f"{place}/{name}")
         os.chmod(f"{place}/{name}", mode)
@@ -240,7 +296,7 @@ def _overlays(stage: str, lower: str, layers: list[tuple[int, int]]) -> str:
         options = f"userxattr,volatile,lowerdir={lower},upperdir=/proc/self/fd/{upper},workdir=/proc/self/fd/{work}"
         lower = f"{stage}/merged{number}"
         flags = _MS_NOSUID | _MS_NODEV | (0 if last else _MS_RDONLY)
-        mounted = _libc.mount(b"overlay", lower.encode(), b"overlay", flags, options.encode())
+        mounted = _mount(b"overlay", lower.encode(), b"overlay", flags, options.encode())
         _do("the overlay file system", mounted)
         _forget_volatile(work)
         # The kernel's workbench is closed to everyone; its owner shall be able to remove it with ordinary means.
@@ -273,7 +329,7 @@ def _words(mount: Mount, stage: str, shown: str) -> tuple[str, ...]:
         return "--bind", f"{stage}/scratch/{mount.source}", destination
     if kind == "symlink":
         return "--symlink", mount.source, destination
-    if kind == "hide":
+    if kind in ("hide", "etc"):
         return "--ro-bind", f"{stage}/{mount.source}", destination
     return f"--{kind}", destination  # proc, dev
 

@@ -1,4 +1,4 @@
-"""What is handed to the two helper programs: `stage.py` outside of the sandbox, `inside.py` in it.
+"""What is handed to those who make a sandbox: `stage.py` outside of it, `inside.py` in it.
 
 They unpack it by position, since they import nothing; the order of the fields here is the format.
 It never leaves this machine or this run, so it has no version.
@@ -12,11 +12,12 @@ import sys
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from types import CodeType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 # kind, source, destination. Kinds: `ro`, `rw` as they are; `own-ro`, `own-rw` with owners as they are on the disk;
 # `view` (what the layers give); `scratch` (source: tmp, shm, home); `symlink` (source: its target);
 # `hide` (source: empty, void); `proc`, `dev`. In the order in which they are mounted.
+# `config` is as `ro`, but for something in /etc that is shown with all others by the one row `etc`.
 Row = tuple[str, str, str]
 # parent directory, and upper and work relative to it
 LayerRow = tuple[str, str, str]
@@ -56,29 +57,29 @@ class Task(NamedTuple):
 
 
 def packed(spec: Spec, task: Task) -> int:
-    """A descriptor from which both can read at any offset; their own code is in it too (see `started`)."""
+    """A descriptor from which both can read at any offset; the code of `inside.py` is in it too (see `started`)."""
     fd = os.memfd_create("holdfast-sandbox", os.MFD_CLOEXEC)
-    os.write(fd, marshal.dumps((tuple(spec), tuple(task), _code("stage"), _code("inside")), 2))
+    os.write(fd, marshal.dumps((tuple(task), code_of(_INSIDE), tuple(spec)), 2))
     return fd
 
 
-def started(helper: Literal["stage", "inside"], python: str, path: str) -> tuple[str, ...]:
-    """How `python` is told to run a helper, before the descriptors: compiled, where it is the Python that compiled it.
+def started(python: str, path: str) -> tuple[str, ...]:
+    """How `python` is told to run `inside.py`, which is at `path` there, before the descriptors.
 
-    Compiling the two anew for every run takes a sixth of the time that the whole sandbox does.
+    Compiled, where it is the Python that compiled it: to do that anew takes longer than its work.
     """
     if os.path.realpath(python) != os.path.realpath(sys.executable):
         return (path,)
-    return "-c", _BOOT.format(place=2 if helper == "stage" else 3)
+    return "-c", _BOOT
 
 
-_BOOT = "import marshal,os,sys;s=int(sys.argv[1]);exec(marshal.loads(os.pread(s,os.fstat(s).st_size,0))[{place}])"
+_INSIDE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "inside.py")
+_BOOT = "import marshal,os,sys;s=int(sys.argv[1]);exec(marshal.loads(os.pread(s,os.fstat(s).st_size,0))[1])"
 
 
 @cache
-def _code(helper: str) -> CodeType:
-    """From the cache that Python keeps beside the source, while that is of the source as it is."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{helper}.py")
+def code_of(path: str) -> CodeType:
+    """Of a program of ours: from the cache that Python keeps beside a source, while that is of the source as it is."""
     code = SourceFileLoader("__main__", path).get_code("__main__")
     assert code is not None, "what has a source has code"
     return code

@@ -23,21 +23,17 @@ from collections.abc import Iterator
 from holdfast.disk.calls import CALLS
 from holdfast.disk.confined import Root
 from holdfast.model.path import parent_of
+from holdfast.workspace.companion import companion
 from holdfast.workspace.observe import RACY_NS
 from holdfast.workspace.shifting import OVERLAY_XATTRS, moved_attribute
+from holdfast.workspace.smallfiles import NEW, READ, SMALL, Done, Note, Piece, Terms, clear, copy_queued, queue
 from holdfast.workspace.staging import write_all
 from holdfast.workspace.touched import Doors, Touch, is_too_long, joined, name_of
 
-# Reading and writing beats any cleverer call for what fits into one buffer.
-_SMALL = 1 << 17
+_PIECE_FILES = 64
 _FICLONE = 0x40049409
 _NO_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EXDEV, errno.ENOSYS)
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-
-# Inode and change time.
-Note = tuple[int, int]
 
 
 class Copy:
@@ -53,7 +49,9 @@ class Copy:
         # Owners that we could not give to the copy, by path.
         self.foreign: dict[str, tuple[int, int]] = {}
         self._workspace = workspace
-        self._masked = masked
+        self._masked: dict[str, set[str]] = {}
+        for path in masked:
+            self._masked.setdefault(parent_of(path), set()).add(name_of(path))
         self._notes: dict[str, dict[str, Note]] = {}
         self._clones = True
         self._device = os.fstat(workspace.fd).st_dev
@@ -70,8 +68,12 @@ class Copy:
     def fill(self) -> None:
         """Copy everything."""
         directories = [("", os.fstat(self._workspace.fd))]
+        pieces: list[Piece] = []
         for path, _ in directories:  # grows while it is read: parents before what is in them
-            directories += self._copy_directory(path)
+            directories += self._copy_directory(path, pieces)
+        # The deepest first: so the histories that version control packs, larger than all, do not come last and alone.
+        pieces.reverse()
+        self._copy_files(pieces)
         # Modes and times come when nothing is written any more, inner directories first.
         for path, found in reversed(directories):
             self._finish(path, found)
@@ -95,8 +97,11 @@ class Copy:
                     doors.enter(below, about)
                     waiting.append(below)
 
-    def _copy_directory(self, path: str) -> list[tuple[str, os.stat_result]]:
-        """Everything in one directory; the directories in it are made, and returned to be filled."""
+    def _copy_directory(self, path: str, pieces: list[Piece]) -> list[tuple[str, os.stat_result]]:
+        """Everything in one directory but its files, which become pieces of work.
+
+        The directories in it are made, and returned to be filled.
+        """
         try:
             source = self._workspace.open_directory(path)
         except OSError as error:
@@ -106,41 +111,90 @@ class Copy:
         try:
             target = self.root.open_directory(path)
             try:
-                return self._copy_entries(path, source, target)
+                return self._copy_entries(path, source, target, pieces)
             finally:
                 os.close(target)
         finally:
             os.close(source)
 
-    def _copy_entries(self, path: str, source: int, target: int) -> list[tuple[str, os.stat_result]]:
-        notes = self._notes.setdefault(path, {})
-        inner = []
+    def _copy_entries(
+        self, path: str, source: int, target: int, pieces: list[Piece]
+    ) -> list[tuple[str, os.stat_result]]:
+        notes, masked = self._notes.setdefault(path, {}), self._masked.get(path, ())
+        inner, files = [], []
         with os.scandir(source) as entries:
             for entry in entries:
                 name = entry.name
-                below = f"{path}/{name}" if path else name
                 try:
-                    if below in self._masked:
+                    if name in masked:
                         _stand_in(target, name, is_directory=entry.is_dir(follow_symlinks=False))
-                    elif entry.is_symlink():
-                        notes[name] = self._copy_link(source, target, below, name)
                     elif entry.is_file(follow_symlinks=False):
-                        notes[name] = self._copy_file(source, target, below, name)
+                        files.append(name)
+                    elif entry.is_symlink():
+                        notes[name] = self._copy_link(source, target, joined(path, name), name)
                     elif entry.is_dir(follow_symlinks=False):
                         os.mkdir(name, 0o700, dir_fd=target)
-                        inner.append((below, entry.stat(follow_symlinks=False)))
+                        inner.append((joined(path, name), entry.stat(follow_symlinks=False)))
                 except OSError as error:
-                    if error.errno in _GONE:
-                        continue  # removed or replaced since it was listed
-                    self._hide(below, error)
-                    _stand_in(target, name, is_directory=False)
+                    self._missed(path, target, name, error)
+        pieces += [(path, files[at : at + _PIECE_FILES]) for at in range(0, len(files), _PIECE_FILES)]
         return [item for item in inner if item[1].st_dev == self._device]
 
-    def _copy_file(self, source: int, target: int, path: str, name: str) -> Note:
-        reading = os.open(name, _READ, dir_fd=source)
+    def _copy_files(self, pieces: list[Piece]) -> None:
+        """Each piece by us or by a second process; what neither of them reports may be half done, and is made anew."""
+        devices = self._device, os.fstat(self.root.fd).st_dev
+        owners = self._uid, self._gid, self._shift if self._uid == 0 else 0
+        terms: Terms = (self._workspace.fd, self.root.fd, *devices, *owners, self._open_modes)
+        missing = dict(enumerate(pieces))
+        waiting = queue(len(pieces))
+        try:
+            with companion(waiting, pieces, terms) as his:
+                for number, done in copy_queued(waiting, pieces, terms):
+                    self._note(missing.pop(number)[0], done)
+                for number, done in his().items():
+                    self._note(missing.pop(number)[0], done)
+        finally:
+            os.close(waiting)
+        for path, names in missing.values():
+            self._note(path, ({}, names))
+
+    def _note(self, path: str, done: Done) -> None:
+        notes, left = done
+        self._notes[path].update(notes)
+        if left:
+            self._copy_others(path, left)
+
+    def _copy_others(self, path: str, names: list[str]) -> None:
+        """What was left of a piece: large, with attributes or another owner, gone, closed to us, or it failed."""
+        try:
+            source, target = self._workspace.open_directory(path), -1
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+            return
+        try:
+            target = self.root.open_directory(path)
+            for name in names:
+                try:
+                    clear(target, name)
+                    note = self._copy_file(source, target, joined(path, name), name)
+                    if note is not None:
+                        self._notes[path][name] = note
+                except OSError as error:
+                    self._missed(path, target, name, error)
+        finally:
+            for fd in (source, target):
+                if fd >= 0:
+                    os.close(fd)
+
+    def _copy_file(self, source: int, target: int, path: str, name: str) -> Note | None:
+        """None where it is no file any more."""
+        reading = os.open(name, READ, dir_fd=source)
         try:
             found = os.fstat(reading)
-            writing = os.open(name, _NEW, found.st_mode & 0o777, dir_fd=target)
+            if not stat.S_ISREG(found.st_mode):
+                return None
+            writing = os.open(name, NEW, found.st_mode & 0o777, dir_fd=target)
             try:
                 self._copy_content(reading, writing, found.st_size)
                 self._dress(reading, writing, path, found)
@@ -152,7 +206,7 @@ class Copy:
             os.close(reading)
 
     def _copy_content(self, reading: int, writing: int, size: int) -> None:
-        if size < _SMALL:
+        if size < SMALL:
             while data := os.read(reading, size + 1):
                 write_all(CALLS, writing, data)
                 if len(data) == size:
@@ -224,6 +278,11 @@ class Copy:
             made = os.fstat(writing)
             self._notes[parent_of(path)][name_of(path)] = made.st_ino, made.st_ctime_ns
 
+    def _missed(self, path: str, target: int, name: str, error: OSError) -> None:
+        if error.errno not in _GONE:  # removed or replaced since it was listed
+            self._hide(joined(path, name), error)
+            _stand_in(target, name, is_directory=False)
+
     def _hide(self, path: str, error: OSError) -> None:
         """Y2. Whatever else went wrong is no reason to give programs half a tree."""
         if error.errno not in (errno.EACCES, errno.EPERM):
@@ -235,7 +294,7 @@ def _stand_in(target: int, name: str, *, is_directory: bool) -> None:
     if is_directory:
         os.mkdir(name, 0o700, dir_fd=target)
     else:
-        os.close(os.open(name, _NEW & ~os.O_EXCL, 0o600, dir_fd=target))
+        os.close(os.open(name, NEW & ~os.O_EXCL, 0o600, dir_fd=target))
 
 
 def _copy_ranges(reading: int, writing: int) -> None:
