@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from checkpointed import AT, at, commits, git, landed, put, repository
+from checkpointed import AT, at, commits, git, landed, leftovers, put, repository
 from holdfast.errors import Blocked, Conflict
 from holdfast.workspace.checkpoint import check_possible, checkpoint, find_checkpoint, revert
 
@@ -186,6 +187,96 @@ def test_a_log_that_leads_out_is_not_appended_to(place: Path, tmp_path: Path) ->
     assert commits(place) == 0
 
 
+def _forged(place: Path, moving: str) -> None:
+    """What a checkpoint leaves that was killed, made by a stranger and brought along in an archive."""
+    ours = place / ".git/holdfast"
+    ours.mkdir()
+    put(ours, "held", b"held by holdfast, pid 1\n")
+    os.link(ours / "held", place / ".git/index.lock")
+    put(ours, "moving", moving.encode())
+    packed = place.parent / "packed.tar"
+    subprocess.run(["tar", "-C", str(place), "-cf", str(packed), ".git"], check=True)
+    shutil.rmtree(place / ".git")
+    subprocess.run(["tar", "-C", str(place), "-xf", str(packed)], check=True)
+    assert (place / ".git/index.lock").samefile(ours / "held")
+
+
+def test_a_move_that_a_stranger_announced_is_not_made(place: Path, tmp_path: Path) -> None:
+    """A forged crash of ours appends nothing to the user's file and makes no branch; the checkpoint is made."""
+    put(tmp_path, "profile", b"# mine\n")
+    (place / ".git/logs/refs/heads/evil").symlink_to(tmp_path / "profile")
+    git(place, "config", "user.name", "x; touch harm #")
+    _forged(place, f"1 refs/heads/evil - {git(place, 'rev-parse', 'HEAD').strip()} none\n")
+    assert checkpoint(at(place), landed(place, {"a.txt": b"two\n"})) is not None
+    assert (tmp_path / "profile").read_bytes() == b"# mine\n"
+    assert git(place, "branch", "--list", "evil") == "" and leftovers(place) == []
+
+
+def test_an_announced_move_of_what_is_checked_out_follows_no_link(place: Path, tmp_path: Path) -> None:
+    """Forged for the branch that is checked out, whose log leads out: refused before git writes."""
+    put(tmp_path, "profile", b"# mine\n")
+    (place / ".git/logs/refs/heads/main").unlink()
+    (place / ".git/logs/refs/heads/main").symlink_to(tmp_path / "profile")
+    old = git(place, "rev-parse", "HEAD").strip()
+    _forged(place, f"1 refs/heads/main {old} {git(place, 'commit-tree', old + '^{tree}', '-m', 'x').strip()} none\n")
+    with pytest.raises(Blocked, match="symbolic link"):
+        checkpoint(at(place), landed(place, {"a.txt": b"two\n"}))
+    assert (tmp_path / "profile").read_bytes() == b"# mine\n"
+    assert git(place, "rev-parse", "HEAD").strip() == old
+
+
+def test_what_is_taken_away_after_a_crash_is_ours(place: Path, tmp_path: Path) -> None:
+    """Where a folder of our leftovers is a link, nothing behind it is removed."""
+    put(tmp_path, "home/.config/git/attributes", b"*.bin binary\n")
+    (place / ".git/holdfast").mkdir()
+    (place / ".git/holdfast/info").symlink_to(tmp_path / "home/.config/git")
+    assert checkpoint(at(place), landed(place, {"a.txt": b"two\n"})) is not None
+    assert (tmp_path / "home/.config/git/attributes").read_bytes() == b"*.bin binary\n"
+    assert leftovers(place) == []
+
+
+def test_an_announcement_that_never_ends_is_not_waited_for(place: Path) -> None:
+    """A FIFO where the announcement would be is no announcement."""
+    (place / ".git/holdfast").mkdir()
+    os.mkfifo(place / ".git/holdfast/moving")
+    assert checkpoint(at(place), landed(place, {"a.txt": b"two\n"})) is not None
+    assert leftovers(place) == []
+
+
+def test_an_index_that_leads_out_is_not_put_in_place(place: Path, tmp_path: Path) -> None:
+    """A forged crash does not have us make the index a link, through which the user's git would write."""
+    put(tmp_path, "profile", b"# mine\n")
+    old = git(place, "rev-parse", "HEAD").strip()
+    new = git(place, "commit-tree", "-p", old, "-m", "x", old + "^{tree}").strip()
+    _forged(place, f"1 refs/heads/main {old} {new} index\n")
+    (place / ".git/holdfast/index").symlink_to(tmp_path / "profile")
+    with pytest.raises(Blocked, match="not an index of ours"):
+        checkpoint(at(place), landed(place, {"a.txt": b"two\n"}))
+    assert not (place / ".git/index").is_symlink()
+
+
+def _damaged(place: Path, text: bytes) -> None:
+    """Check out a commit whose folder has this text."""
+    words = ["git", "-C", str(place), "hash-object", "-t", "tree", "--literally", "-w", "--stdin"]
+    tree = subprocess.run(words, input=text, check=True, capture_output=True).stdout.decode().strip()
+    commit = f"tree {tree}\nauthor a <a> 1 +0000\ncommitter a <a> 1 +0000\n\nx\n".encode()
+    words = ["git", "-C", str(place), "hash-object", "-t", "commit", "--literally", "-w", "--stdin"]
+    put(place, ".git/refs/heads/main", subprocess.run(words, input=commit, check=True, capture_output=True).stdout)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"100644 a\0short", b"no end", b"\0" + b"1" * 20, (b"100644 a\0" + b"1" * 20) * 2],
+    ids=["short", "no end", "no mode", "twice"],
+)
+def test_a_folder_that_git_did_not_make_is_refused(place: Path, text: bytes) -> None:
+    """A damaged tree is told as such, and nothing is built upon a part of it."""
+    landing = landed(place, {"n.txt": b"n\n"})
+    _damaged(place, text)
+    with pytest.raises(Blocked, match="a folder in what is checked out"):
+        checkpoint(at(place), landing)
+
+
 def test_a_link_in_place_of_a_landed_file_is_not_followed(place: Path, tmp_path: Path) -> None:
     """A path that became a link since the landing gives no bytes from behind it."""
     put(tmp_path, "secret", b"two\n")
@@ -196,6 +287,15 @@ def test_a_link_in_place_of_a_landed_file_is_not_followed(place: Path, tmp_path:
     (place / "src").symlink_to(tmp_path / "outside")
     with pytest.raises(Conflict):
         checkpoint(at(place), landing)
+
+
+def test_a_broken_setting_tells_nothing_of_the_others(place: Path) -> None:
+    """When git cannot list the settings, the error says why, and holds no token that had been listed by then."""
+    git(place, "config", "--global", "http.extraHeader", "Authorization: harmless-test-value")
+    git(place, "config", "include.path", "/dev/zero")
+    with pytest.raises(Blocked, match="bad config line 1 in file /dev/zero") as caught:
+        at(place)
+    assert "harmless-test-value" not in str(caught.value) and "http.extra" not in str(caught.value)
 
 
 def test_the_environment_of_the_user_has_no_say(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from checkpointed import Thing, at, commits, committed, git, landed, leftovers, put, repository
-from holdfast.errors import Blocked, HoldfastError, Locked
+from checkpointed import Link, Thing, at, commits, committed, git, landed, leftovers, put, repository
+from holdfast.disk.calls import Calls
+from holdfast.errors import Blocked, Conflict, HoldfastError, Locked
 from holdfast.workspace.checkpoint import check_possible, checkpoint
 from holdfast.workspace.checkpoints import parts_of
 from holdfast.workspace.repository import Repository
@@ -202,6 +203,61 @@ def _stolen(place: Path) -> None:
     put(place, ".git", f"gitdir: {other}/.git/worktrees/linked\n".encode())
 
 
+def _within(place: Path) -> None:
+    (place / ".git").rename(place / "data")
+    put(place, ".git", b"gitdir: data\n")
+    git(place, "config", "core.worktree", str(place))
+
+
+def _lent(place: Path) -> None:
+    """A linked work tree of a repository that never heard of it: everything that says so came with the tree."""
+    other = repository(place.parent / "victim")
+    (place / ".git").rename(place.parent / "away")
+    own = place.parent / "brought"
+    put(own, "HEAD", b"ref: refs/heads/main\n")
+    put(own, "commondir", f"{other}/.git\n".encode())
+    put(own, "gitdir", f"{place}/.git\n".encode())
+    put(place, ".git", f"gitdir: {own}\n".encode())
+
+
+def _folder_of_objects(place: Path) -> None:
+    (place.parent / "outside").mkdir()
+    for number in range(256):
+        path = place / f".git/objects/{number:02x}"
+        if not path.exists():
+            path.symlink_to(place.parent / "outside")
+
+
+def _fifo(name: str) -> Callable[[Path], None]:
+    def change(place: Path) -> None:
+        (place / ".git" / name).unlink(missing_ok=True)
+        os.mkfifo(place / ".git" / name)
+
+    return change
+
+
+def _second_name(place: Path) -> None:
+    """As `tar` makes one when it is told to, of a file that stands where it unpacks."""
+    put(place.parent, "profile", b"# mine\n")
+    (place / ".git/logs/refs/heads/main").unlink()
+    os.link(place.parent / "profile", place / ".git/logs/refs/heads/main")
+
+
+def _to_and_fro(place: Path) -> None:
+    put(place, ".git/HEAD", b"ref: refs/heads/a\n")
+    put(place, ".git/refs/heads/a", b"ref: refs/heads/b\n")
+    (place / ".git/refs/heads/b").symlink_to("/dev/zero")
+
+
+def _no_branch(place: Path) -> None:
+    """By way of a branch, a reference of another work tree, whose log leads out."""
+    put(place.parent, "profile", b"# mine\n")
+    other = place / ".git/worktrees/x"
+    put(other, "refs/worktree/y", git(place, "rev-parse", "HEAD").encode())
+    put(other, "logs/refs/worktree/y", Link(str(place.parent / "profile")))
+    put(place, ".git/refs/heads/main", b"ref: worktrees/x/refs/worktree/y\n")
+
+
 REFUSED: dict[str, tuple[Callable[[Path], None], type[HoldfastError], str]] = {
     "merge": (_merge, Blocked, "a merge is in progress"),
     "rebase": (lambda place: (place / ".git/rebase-merge").mkdir(), Blocked, "a rebase is in progress"),
@@ -226,6 +282,24 @@ REFUSED: dict[str, tuple[Callable[[Path], None], type[HoldfastError], str]] = {
     "branch log behind a link": (_pointing("logs/refs/heads/main"), Blocked, "symbolic link"),
     "objects behind a link": (_pointing("objects"), Blocked, "symbolic link"),
     "branches behind a link": (_pointing("refs/heads"), Blocked, "link"),
+    "a folder of objects behind a link": (_folder_of_objects, Blocked, "symbolic link"),
+    "packs behind a link": (_pointing("objects/pack"), Blocked, "symbolic link"),
+    "alternates behind a link": (_pointing("objects/info/alternates"), Blocked, "symbolic link"),
+    "HEAD behind a link": (_pointing("HEAD"), Blocked, "symbolic link"),
+    "HEAD never ends": (_fifo("HEAD"), Blocked, "neither a file nor a directory"),
+    "a reference behind a link": (_to_and_fro, Blocked, "symbolic link"),
+    "the index never ends": (_fifo("index"), Blocked, "neither a file nor a directory"),
+    "grafts behind a link": (_pointing("info/grafts"), Blocked, "symbolic link"),
+    "attributes behind a link": (_pointing("info/attributes"), Blocked, "symbolic link"),
+    "shallow behind a link": (_pointing("shallow"), Blocked, "symbolic link"),
+    "half an index behind a link": (_pointing("sharedindex.0"), Blocked, "symbolic link"),
+    "tables behind a link": (_pointing("reftable"), Blocked, "symbolic link"),
+    "a reference that is no branch": (_no_branch, Blocked, "is no branch"),
+    "a log with a second name": (_second_name, Blocked, "second name"),
+    "references elsewhere": (_config("extensions.refStorage", "files:///tmp"), Blocked, "files:///tmp"),
+    "attributes of its own": (_config("core.attributesFile", "/dev/zero"), Blocked, "not looked into: /dev/zero"),
+    "a git directory among the files": (_within, Blocked, "like any other"),
+    "a common place that does not know us": (_lent, Blocked, "has no such work tree"),
     "our directory is a link": (_pointing("holdfast"), Blocked, "not a directory of ours"),
     "our directory holds a stranger's": (
         lambda place: (place / ".git/holdfast/deep/er").mkdir(parents=True),
@@ -258,6 +332,49 @@ def test_refused_with_a_reason(place: Path, name: str) -> None:
 def _photograph(place: Path) -> dict[str, bytes]:
     paths = [path for path in place.rglob("*") if path.is_file() and not path.is_symlink()]
     return {str(path): path.read_bytes() for path in paths if "/objects/" not in str(path)}
+
+
+@pytest.mark.parametrize("name", ["HEAD", "shallow", "info/grafts", "objects/info/alternates", "refs/heads/main"])
+def test_git_is_not_started_over_a_file_without_end(place: Path, name: str) -> None:
+    """What git would read until the memory is full is found before git is started for the first time."""
+    started: list[str] = []
+    calls = Calls()
+    setattr(calls, "point", started.append)  # noqa: B010
+    assert Repository.at(str(place), calls) is not None and started
+    started.clear()
+    (place / ".git" / name).unlink(missing_ok=True)
+    (place / ".git" / name).symlink_to("/dev/zero")
+    with pytest.raises(Blocked, match="symbolic link"):
+        Repository.at(str(place), calls)
+    assert started == []
+
+
+def test_attributes_of_the_user_that_never_end_are_refused(place: Path) -> None:
+    """A setting of the user that names no regular file is told, and not shown to git; /dev/null means none."""
+    git(place, "config", "--global", "core.attributesFile", "/dev/zero")
+    with pytest.raises(Blocked, match="/dev/zero is no file of attributes"):
+        Repository.at(str(place))
+    git(place, "config", "--global", "core.attributesFile", "/dev/null")
+    assert committed(place, EDIT).parent
+
+
+def test_attributes_of_the_user_still_count(place: Path, tmp_path: Path) -> None:
+    """A filter that the user's own attributes name is refused, wherever the file is, as before."""
+    put(tmp_path, "home/mine", b"*.txt filter=secret\n")
+    git(place, "config", "--global", "core.attributesFile", "~/mine")
+    with pytest.raises(Blocked, match="filter"):
+        checkpoint(at(place), landed(place, {"a.txt": b"two\n"}))
+
+
+def test_a_folder_that_became_a_link_leads_to_no_repository(place: Path, tmp_path: Path) -> None:
+    """What landed in a nested repository is not committed into the one that a link leads to by now."""
+    repository(place / "inner")
+    landing = landed(place, {"inner/a.txt": b"two\n"})
+    victim = repository(tmp_path / "victim", {"a.txt": b"one\n"})
+    (place / "inner").rename(tmp_path / "moved")
+    (place / "inner").symlink_to(victim)
+    with pytest.raises(Conflict, match="not the folder any more"):
+        parts_of(str(place), landing.changes)
 
 
 def test_a_bare_repository_is_refused(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ Invariants
   B1  The other repository is only read; git is asked without its configuration being able to start a program.
   B2  Whatever else stands in this one goes: it is exactly what is described here, however it was left.
   B3  Interrupted anywhere, the next call finishes; no file has its name before it is whole.
+  B4  Only what the work tree's own repository holds is borrowed: it is found as for a checkpoint (`gitplace`), and
+      everything in it is opened beneath its directory. A link in a stranger's `.git` gives an agent nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from holdfast.disk.calls import CALLS
 from holdfast.disk.confined import Root
 from holdfast.errors import Blocked, Conflict
 from holdfast.model.path import printable
 from holdfast.sandbox.process import Command, run
+from holdfast.workspace.gitplace import place_of, small
 from holdfast.workspace.plumbing import HARMLESS, QUIET
 from holdfast.workspace.removal import remove
 from holdfast.workspace.staging import write_all
@@ -45,31 +47,6 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP)
 _NAME = re.compile(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
-
-
-class Place(NamedTuple):
-    """Where git keeps what belongs to one work tree, and what all of them share."""
-
-    own: str
-    common: str
-
-
-def place_of(work_tree: str) -> Place | None:
-    """The repository of a work tree, linked work trees and submodules included; None where there is none."""
-    own = os.path.join(work_tree, _GIT)
-    try:
-        found = os.lstat(own)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    if stat.S_ISREG(found.st_mode):
-        word, _, where = os.fsdecode(_small(own) or b"").partition(": ")
-        if word != "gitdir":
-            return None
-        own = os.path.normpath(os.path.join(work_tree, where.rstrip("\n")))
-    elif not stat.S_ISDIR(found.st_mode):
-        return None
-    shared = os.fsdecode(_small(os.path.join(own, "commondir")) or b".").rstrip("\n")
-    return Place(own, os.path.normpath(os.path.join(own, shared)))
 
 
 def head_of(work_tree: str) -> str:
@@ -105,9 +82,10 @@ def borrow(work_tree: str, target: Root, path: str, scratch: int, commit: str = 
         return False
     git = _opened_folder(target, path, scratch)
     try:
-        with_objects = _Borrowing(git, scratch)
-        with_objects.link_objects(os.path.join(place.common, "objects"))
-        with_objects.write(_files_of(place, commit))
+        with Root(place.common) as common, Root(place.own) as own:
+            borrowing = _Borrowing(git, scratch)
+            borrowing.link_objects(common)
+            borrowing.write(_files_of(own, common, commit))
     finally:
         os.close(git)
     if commit:
@@ -140,15 +118,15 @@ class _Borrowing:
         self._git, self._scratch = git, scratch
         self._count = 0
 
-    def link_objects(self, source: str) -> None:
+    def link_objects(self, source: Root) -> None:
         for folder in ("objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags", "info"):
             self._folder(folder)
         # Loose ones first: git removes an object, or a pack, only when the pack that holds it now is in place.
-        for name in sorted(name for name in os.listdir(source) if _LOOSE.fullmatch(name)):
+        for name in sorted(name for name, _ in _listed(source, "objects") if _LOOSE.fullmatch(name)):
             self._folder(f"objects/{name}")
-            self._link_all(os.path.join(source, name), f"objects/{name}")
+            self._link_all(source, f"objects/{name}")
         for _ in range(_TRIES):
-            if self._link_all(os.path.join(source, "pack"), "objects/pack"):
+            if self._link_all(source, "objects/pack"):
                 return
         raise Conflict("the repository is being repacked again and again", hint="Nothing was changed.")
 
@@ -163,25 +141,27 @@ class _Borrowing:
                 self._folder("/".join(above.split("/")[: depth + 1]))
             self._within(above, lambda fd, name=name, data=data: self._put(fd, name, data))  # type: ignore[misc]
 
-    def _link_all(self, source: str, folder: str) -> bool:
+    def _link_all(self, source: Root, folder: str) -> bool:
         """Every object of a folder; False when one was gone when its turn came."""
+        try:
+            reading = source.open_directory(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
         target = os.open(folder, _DIRECTORY, dir_fd=self._git)
         try:
             with os.scandir(target) as entries:
                 here = {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
-            try:
-                names = sorted(os.listdir(source), key=lambda name: (name.endswith(".idx"), name))
-            except (FileNotFoundError, NotADirectoryError):
-                return False
+            names = sorted(os.listdir(reading), key=lambda name: (name.endswith(".idx"), name))
             wanted = [name for name in names if not name.startswith(_TEMPORARY)]
-            linked = [self._link(os.path.join(source, name), target, name, here.get(name)) for name in wanted]
+            linked = [self._link(reading, target, name, here.get(name)) for name in wanted]
             return all(linked)
         finally:
             os.close(target)
+            os.close(reading)
 
-    def _link(self, source: str, target: int, name: str, there: os.stat_result | None) -> bool:
+    def _link(self, source: int, target: int, name: str, there: os.stat_result | None) -> bool:
         try:
-            found = os.lstat(source)
+            found = os.stat(name, dir_fd=source, follow_symlinks=False)
             if not stat.S_ISREG(found.st_mode):
                 return True
             # The same inode, or a copy that was whole when it got its name; objects do not change.
@@ -193,16 +173,16 @@ class _Borrowing:
             return False
         return True
 
-    def _link_or_copy(self, source: str, target: int, name: str) -> None:
+    def _link_or_copy(self, source: int, target: int, name: str) -> None:
         try:
-            os.link(source, name, dst_dir_fd=target, follow_symlinks=False)
+            os.link(name, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
         except OSError as error:
             if error.errno not in _NO_LINK:
                 raise
             self._copy(source, target, name)
 
-    def _copy(self, source: str, target: int, name: str) -> None:
-        reading = os.open(source, _READ)
+    def _copy(self, source: int, target: int, name: str) -> None:
+        reading = os.open(name, _READ, dir_fd=source)
         temporary = self._fresh()
         try:
             writing = os.open(temporary, _NEW, 0o444, dir_fd=self._scratch)
@@ -272,44 +252,52 @@ class _Borrowing:
         return f"git-{os.getpid()}-{self._count}-{os.urandom(4).hex()}"
 
 
-def _files_of(place: Place, commit: str) -> dict[str, bytes]:
+def _files_of(own: Root, common: Root, commit: str) -> dict[str, bytes]:
     """Every small file that the borrowed repository shall have."""
     files: dict[str, bytes] = {}
-    for name, folder in (*((name, place.own) for name in _STATE), *((name, place.common) for name in _SHARED)):
-        data = _small(os.path.join(folder, name))
+    for name, root in (*((name, own) for name in _STATE), *((name, common) for name in _SHARED)):
+        data = small(root, name, _MOST_SMALL)
         if data is not None:
             files[name] = data
     for tree in _TREES:
-        files.update(_tree_of(place.common, tree))
+        files.update(_tree_of(common, tree))
     if commit:
         files["HEAD"] = commit.encode("ascii") + b"\n"
         files.pop("index", None)
-    alternates = _small(os.path.join(place.common, "objects/info/alternates"))
+    alternates = small(common, "objects/info/alternates", _MOST_SMALL)
     if alternates is not None:
-        objects = os.path.join(place.common, "objects")
+        objects = os.path.join(common.path, "objects")
         lines = [os.path.normpath(os.path.join(objects, os.fsdecode(line))) for line in alternates.splitlines() if line]
         files["objects/info/alternates"] = os.fsencode("".join(f"{line}\n" for line in lines))
     files["config"] = _config(files, has_tables=any(path.startswith("reftable/") for path in files))
     return files
 
 
-def _tree_of(common: str, tree: str) -> Iterator[tuple[str, bytes]]:
+def _tree_of(common: Root, tree: str) -> Iterator[tuple[str, bytes]]:
     waiting = [tree]
     while waiting:
         folder = waiting.pop()
-        try:
-            with os.scandir(os.path.join(common, folder)) as entries:
-                found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        for name, is_folder in found:
+        for name, is_folder in _listed(common, folder):
             path = f"{folder}/{name}"
             if is_folder:
                 waiting.append(path)
             elif not _STASH.search(path) and not name.endswith(".lock"):
-                data = _small(os.path.join(common, path))
+                data = small(common, path, _MOST_SMALL)
                 if data is not None:
                     yield path, data
+
+
+def _listed(root: Root, folder: str) -> list[tuple[str, bool]]:
+    """The names in a folder, each with whether it is a folder itself; none where there is no such folder."""
+    try:
+        fd = root.open_directory(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    try:
+        with os.scandir(fd) as entries:
+            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    finally:
+        os.close(fd)
 
 
 def _config(files: Mapping[str, bytes], *, has_tables: bool) -> bytes:
@@ -319,28 +307,6 @@ def _config(files: Mapping[str, bytes], *, has_tables: bool) -> bytes:
     extensions = [*(["objectformat = sha256"] if is_long else []), *(["refstorage = reftable"] if has_tables else [])]
     lines = ["[core]", f"repositoryformatversion = {1 if extensions else 0}", "filemode = true", "bare = false"]
     return "\n".join([*lines, *(["[extensions]", *extensions] if extensions else []), ""]).encode("ascii")
-
-
-def _small(path: str) -> bytes | None:
-    """A regular file's bytes; None where there is none."""
-    try:
-        fd = os.open(path, _READ)
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-            return None
-        raise
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return None
-        parts, size = [], 0
-        while piece := os.read(fd, 1 << 20):
-            parts.append(piece)
-            size += len(piece)
-            if size > _MOST_SMALL:
-                raise Blocked(f"{printable(path)} is larger than any such file of git")
-        return b"".join(parts)
-    finally:
-        os.close(fd)
 
 
 def _same(folder: int, name: str, data: bytes) -> bool:
@@ -369,7 +335,7 @@ def _command(work_tree: str, words: tuple[str, ...]) -> Command:
     place = place_of(work_tree)
     if place is None:
         raise Blocked(f"{printable(work_tree)} has no repository")
-    argv = ("git", f"--git-dir={place.own}", *HARMLESS, *words)
+    argv = ("git", f"--git-dir={place.own}", f"--work-tree={place.top}", *HARMLESS, *words)
     return Command(argv, work_tree, QUIET, _TIMEOUT_MS, output_limit=_MOST_NAMES)
 
 

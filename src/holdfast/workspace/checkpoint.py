@@ -11,7 +11,7 @@ Invariants
   CK5  Until the branch moves nothing can be seen of it; every reason to refuse is found before.
 
 The parts are pure or small: `gitcontent` (bytes), `gittree` (trees), `gitbench` (lock, index, reference),
-`githistory` (finding), `repository` (where, and whether), `plumbing` (how git is started).
+`githistory` (finding), `gitplace` (where), `repository` (whether), `plumbing` (how git is started).
 """
 
 from __future__ import annotations

@@ -62,12 +62,20 @@ def parts_of(workspace: str, changes: Iterable[Change], calls: Calls = CALLS) ->
                 has[folder] = os.path.lexists(os.path.join(place, folder, ".git"))
             home = folder if has[folder] else home
         inner.setdefault(home, []).append(change)
-    found = [(home, Repository.at(os.path.join(place, home), calls), rows) for home, rows in sorted(inner.items())]
+    found = [(home, Repository.at(_real(place, home), calls), rows) for home, rows in sorted(inner.items())]
     return tuple(
         Part(repository, tuple(_inside(change, home) for change in rows))
         for home, repository, rows in found
         if repository is not None
     )
+
+
+def _real(place: str, home: str) -> str:
+    """A folder of the workspace that became a link since the landing would lead to somebody else's repository."""
+    path = os.path.join(place, home) if home else place
+    if os.path.realpath(path) != path:
+        raise Conflict(f"{printable(path)} is not the folder any more that was landed in; nothing was committed")
+    return path
 
 
 def _inside(change: Change, home: str) -> Change:

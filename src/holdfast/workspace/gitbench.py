@@ -17,6 +17,10 @@ Invariants
   D3  Entries of the index that are not named stay as they are. The copy keeps its time, by which git knows
       which entries it must not trust.
   D4  One Holdfast at a time, by the kernel's lock on the git directory.
+  D5  What stands in `holdfast/` when we come may be a stranger's: an archive can bring it along, lock and all.
+      A move that is announced there is finished only for what is checked out, and any move is made only
+      after it was looked at that git, on its way to this reference and its log, is not led elsewhere.
+      Nothing there is waited for or followed, and what is taken away stands in that directory itself.
 """
 
 from __future__ import annotations
@@ -30,8 +34,10 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple
 
+from holdfast.disk.confined import Root
 from holdfast.errors import Blocked, Conflict, Locked
 from holdfast.model.path import printable
+from holdfast.workspace.gitplace import small
 from holdfast.workspace.gitsettings import Person
 from holdfast.workspace.gittree import Entry
 from holdfast.workspace.holes import CHUNK
@@ -41,6 +47,10 @@ from holdfast.workspace.staging import write_all
 
 _POLL = 0.02
 _NAMED_PATHS = 200
+_LONGEST_MOVING = 1 << 13
+_MOST_ATTRIBUTES = 1 << 24
+_MOST_INDEX = 1 << 30
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOVING = re.compile(r"1 (\S+) ([0-9a-f]{40,64}|-) ([0-9a-f]{40,64}|-) (index|none)\n")
 
@@ -141,6 +151,7 @@ class Bench:
 
     def move(self, move: Move, note: str) -> None:
         """MOVED, or Conflict and nothing has moved (D2)."""
+        self.repository.check_writable(move.ref)
         self._announce(move)
         if not self._swap(move, note):
             self._move = None
@@ -188,18 +199,24 @@ class Bench:
         if (
             move is not None
             and self._holds()
+            and self._is_checked_out(move)
             and self._swap(move, "holdfast: checkpoint, after a crash")
             and move.restaged
         ):
             self._install()
         self.leave()
 
+    def _is_checked_out(self, move: Move) -> bool:
+        """D5: with the lock held nobody has checked out something else, so another reference was never our move."""
+        if move.ref != self.repository.head().ref:
+            return False
+        self.repository.check_writable(move.ref)
+        return True
+
     def _announced(self) -> Move | None:
-        try:
-            with open(os.path.join(self._place, "moving"), "rb") as file:
-                found = _MOVING.fullmatch(os.fsdecode(file.read(1 << 13)))
-        except FileNotFoundError:
-            return None
+        with Root(self._place, self._calls) as root:
+            text = small(root, "moving", _LONGEST_MOVING)
+        found = _MOVING.fullmatch(os.fsdecode(text or b""))
         if found is None:
             return None
         ref, old, new, index = found.groups()
@@ -232,18 +249,22 @@ class Bench:
         self._calls.mkdir(os.path.join(self._place, "info"), 0o700)
         self._create("HEAD", b"ref: refs/heads/none\n")
         self._create("config", _config(self.repository))
-        attributes = os.path.join(self.repository.common, "info", "attributes")
-        if os.path.isfile(attributes):
-            self._calls.symlink(attributes, os.path.join(self._place, "info", "attributes"))
+        with Root(self.repository.common, self._calls) as root:
+            attributes = small(root, "info/attributes", _MOST_ATTRIBUTES)
+        if attributes is not None:
+            self._create("info/attributes", attributes)
 
     def _copy_index(self) -> None:
         try:
-            source = self._calls.open(self._index, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            source = self._calls.open(self._index, _READ)
         except FileNotFoundError:
             return
         except OSError as error:
             raise Blocked(f"{printable(self._index)} cannot be read: {error.strerror}") from error
         try:
+            found = self._calls.fstat(source)
+            if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_INDEX:
+                raise Blocked(f"{printable(self._index)} is no index of git")
             self._create("index", *iter(lambda: self._calls.read(source, CHUNK), b""))
             mtime_ns = self._calls.fstat(source).st_mtime_ns
         finally:
@@ -280,6 +301,8 @@ class Bench:
     def _install(self) -> None:
         ready = os.path.join(self._place, "index")
         if os.path.lexists(ready):
+            if not stat.S_ISREG(self._mode("index")):
+                raise Blocked(f"{printable(ready)} is not an index of ours")
             self._calls.rename(ready, self._index)
             self._calls.point("index.installed")
             self._calls.fsync(self._fd)
@@ -306,14 +329,21 @@ class Bench:
         finally:
             self._calls.close(fd)
 
+    def _mode(self, name: str) -> int:
+        """Of what stands there itself, not of what it leads to (D5); 0 for nothing."""
+        try:
+            return os.lstat(os.path.join(self._place, name)).st_mode
+        except FileNotFoundError:
+            return 0
+
     def _clear(self) -> None:
         """`held` goes last but the folder: as long as the lock is there, it must be provably ours."""
         try:
-            self._remove(os.path.join("info", "attributes"))
+            if stat.S_ISDIR(self._mode("info")):
+                self._remove("info/attributes")
             for name in sorted(os.listdir(self._place), key=lambda name: name == "held"):
-                path = os.path.join(self._place, name)
-                is_folder = stat.S_ISDIR(os.lstat(path).st_mode)
-                (self._calls.rmdir if is_folder else self._calls.unlink)(path)
+                is_folder = stat.S_ISDIR(self._mode(name))
+                (self._calls.rmdir if is_folder else self._calls.unlink)(os.path.join(self._place, name))
             self._calls.rmdir(self._place)
         except OSError as error:
             raise Blocked(f"{printable(self._place)} cannot be taken away: {error.strerror}") from error

@@ -52,14 +52,20 @@ def folders_of(paths: Mapping[str, Entry | None]) -> list[str]:
 
 
 def read_folder(text: bytes, hashing: str) -> dict[bytes, Entry]:
-    """The entries of a tree object."""
+    """The entries of a tree object; Blocked for one that git did not make, since a part of it could be lost (B1)."""
     size = hashlib.new(hashing, usedforsecurity=False).digest_size
     entries: dict[bytes, Entry] = {}
-    at = 0
+    at = count = 0
     while at < len(text):
-        blank, end = text.index(b" ", at), text.index(b"\0", at)
-        entries[text[blank + 1 : end]] = Entry(text[at:blank].decode("ascii"), text[end + 1 : end + 1 + size].hex())
-        at = end + 1 + size
+        end = text.find(b"\0", at)
+        mode, blank, name = text[at:end].partition(b" ")
+        id = text[end + 1 : end + 1 + size]
+        if end < 0 or not blank or not mode.isdigit() or len(id) != size:
+            raise Blocked("a folder in what is checked out is damaged", hint="`git fsck` tells more.")
+        entries[name] = Entry(mode.decode("ascii"), id.hex())
+        at, count = end + 1 + size, count + 1
+    if len(entries) != count:
+        raise Blocked("a folder in what is checked out has two entries of one name", hint="`git fsck` tells more.")
     return entries
 
 

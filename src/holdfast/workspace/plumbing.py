@@ -11,6 +11,7 @@ Invariants
   P3  Before each command a named point is passed (`git.VERB`), so that a test can stop the world there.
   P4  `lasting`: the command goes on for its few milliseconds when we are killed, since git leaves its lock behind
       when it is killed. It is the child of a program that waits for it, and only that one dies with us.
+  P5  No setting of the user stands in an error: of a listing that failed, only git's complaint is told.
 """
 
 from __future__ import annotations
@@ -122,7 +123,14 @@ def inside(private: str, objects: str, top: str, calls: Calls) -> Git:
 
 def refusal(words: Sequence[str], done: Finished) -> Blocked:
     how = "took too long" if done.timed_out else "failed"
-    return Blocked(f"git {words[0]} {how}: {_said(done.output) or 'no reason given'}")
+    # Settings hold tokens and passwords: what git had listed of them when it failed is told to nobody (P5).
+    reason = _complaints(done.output) if words[0] == "config" else _said(done.output)
+    return Blocked(f"git {words[0]} {how}: {reason or 'no reason given'}")
+
+
+def _complaints(output: bytes) -> str:
+    lines = output.replace(b"\0", b"\n").split(b"\n")
+    return _said(b"\n".join(line for line in lines if line.startswith((b"fatal: ", b"error: "))))
 
 
 def _said(output: bytes) -> str:

@@ -2,9 +2,10 @@
 
 Invariants
   C1  Everything here only looks. Each reason not to make a checkpoint is found before anything is changed.
-  C2  A `.git` that leads elsewhere counts only if that place knows this work tree:
-      otherwise a tree from a stranger could have us commit into another repository of the user.
+  C2  Where it is, `gitplace` says, before git is started for the first time: a `.git` that leads elsewhere counts
+      only if that place knows this work tree (E1), and nothing that git reads is behind a link (E2).
   C3  Nothing we will write to is reached through a symbolic link: git follows them, in its logs too.
+      That is looked at for the very reference that moves, each time before it does.
   C4  Belonging to another user, it is left alone, unless the user's own `safe.directory` names it.
 """
 
@@ -12,20 +13,16 @@ from __future__ import annotations
 
 import os
 import re
-import stat
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.disk.calls import CALLS, Calls
-from holdfast.disk.confined import Root
 from holdfast.errors import Blocked, Locked
-from holdfast.model.path import ancestors_of, printable
+from holdfast.model.path import printable
+from holdfast.workspace.gitplace import Place, elsewhere, place_of, require_plain, require_writable
 from holdfast.workspace.gitsettings import GitSettings, read_settings
 from holdfast.workspace.plumbing import Git, around
 
 WAIT = 5.0
-_LOOK = os.O_PATH | os.O_NOFOLLOW
-_LONGEST_POINTER = 8192
 _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 # By the name inside the git directory, what is going on when it exists.
 _UNDER_WAY = (
@@ -37,8 +34,7 @@ _UNDER_WAY = (
     ("sequencer", "a sequence of picks"),
     ("BISECT_LOG", "a bisection"),
 )
-_WRITTEN_SHARED = ("config", "objects", "refs", "packed-refs")
-_WRITTEN_OWN = ("HEAD", "index", "logs/HEAD")
+_STALE = "If no git is running there, it was left by one that was killed: remove that file."
 
 
 class Head(NamedTuple):
@@ -69,10 +65,11 @@ class Repository(NamedTuple):
         top = _top(place)
         if top is None:
             return None
-        git_dir = _git_dir(top)
-        common = _common(git_dir, top)
-        settings = read_settings(git_dir, top, calls)
-        found = cls(place, top, git_dir, common, settings, calls, wait)
+        where = place_of(top, calls)
+        if where is None:
+            return None  # it went this very moment
+        settings = read_settings(where.own, top, calls)
+        found = cls(place, top, where.own, where.common, settings, calls, wait)
         _check_owner(found)
         _check_work_tree(found)
         return None if _is_ignored(found) else found
@@ -110,9 +107,19 @@ class Repository(NamedTuple):
                     f"{what} is in progress in {printable(self.top)}; a commit now would become part of it",
                     hint="Finish it or abort it, then go on.",
                 )
+        require_plain(self.where, self.calls)
         head = self.head()
-        _check_plain(self, head.ref)
+        self.check_writable(head.ref)
+        _check_unlocked(self, head.ref)
         return head
+
+    def check_writable(self, ref: str) -> None:
+        """C3: Blocked where git would be led elsewhere when it moves this reference."""
+        require_writable(self.where, ref, self.calls)
+
+    @property
+    def where(self) -> Place:
+        return Place(self.top, self.git_dir, self.common)
 
 
 def _top(place: str) -> str | None:
@@ -135,41 +142,6 @@ def _looks_bare(place: str) -> bool:
     return folders and os.path.isfile(os.path.join(place, "HEAD"))
 
 
-def _git_dir(top: str) -> str:
-    path = os.path.join(top, ".git")
-    mode = os.lstat(path).st_mode
-    if stat.S_ISDIR(mode):
-        return path
-    if not stat.S_ISREG(mode):
-        raise Blocked(f"{printable(path)} is neither a directory nor a file; git's data must not be behind a link")
-    text = _pointer(path)
-    if not text.startswith("gitdir: "):
-        raise Blocked(f"{printable(path)} does not say where the repository is")
-    target = os.path.realpath(os.path.join(top, text.removeprefix("gitdir: ")))
-    if not os.path.isdir(target):
-        raise Blocked(f"{printable(path)} leads to {printable(target)}, which is not there")
-    return target
-
-
-def _common(git_dir: str, top: str) -> str:
-    """Where objects and branches are: elsewhere for a linked work tree, which its repository must know (C2)."""
-    pointer = os.path.join(git_dir, "commondir")
-    if not os.path.lexists(pointer):
-        return git_dir
-    if git_dir == os.path.join(top, ".git"):
-        raise Blocked(f"{printable(git_dir)} borrows its objects and branches from another place")
-    back = os.path.join(git_dir, "gitdir")
-    known = os.path.join(git_dir, _pointer(back)) if os.path.isfile(back) else ""
-    if not known or os.path.realpath(known) != os.path.join(top, ".git"):
-        raise Blocked(f"{printable(top)} claims to be a work tree of {printable(git_dir)}, which does not know it")
-    return os.path.realpath(os.path.join(git_dir, _pointer(pointer)))
-
-
-def _pointer(path: str) -> str:
-    with open(path, "rb") as file:
-        return os.fsdecode(file.read(_LONGEST_POINTER)).rstrip("\n")
-
-
 def _check_owner(repository: Repository) -> None:
     for path in (repository.top, repository.git_dir, repository.common):
         owner = os.stat(path).st_uid
@@ -184,13 +156,14 @@ def _check_work_tree(repository: Repository) -> None:
     settings, top, git_dir = repository.settings, repository.top, repository.git_dir
     if settings.bare:
         raise Blocked(f"the repository at {printable(top)} says that it is bare: it has no work tree")
-    named = os.path.realpath(os.path.join(git_dir, settings.work_tree)) if settings.work_tree else ""
-    if named and named != top:
-        raise Blocked(f"the repository at {printable(top)} has its work tree elsewhere, in {printable(named)}")
-    if not named and git_dir != os.path.join(top, ".git") and repository.common == git_dir:
+    named = os.path.realpath(os.path.join(git_dir, settings.work_tree)) if settings.work_tree else top
+    if named != top:
+        raise elsewhere(top, named)
+    if settings.own_attributes:
+        named = printable(settings.own_attributes)
         raise Blocked(
-            f"{printable(top)} leads to the repository {printable(git_dir)}, which does not know this work tree",
-            hint=f"If it is yours: git config core.worktree {printable(top)}",
+            f"the repository at {printable(top)} names a file of attributes that is not looked into: {named}",
+            hint="If it is yours, put what it says into .git/info/attributes: git config --unset core.attributesFile",
         )
     if settings.hooks:
         raise Blocked(
@@ -208,37 +181,8 @@ def _is_ignored(repository: Repository) -> bool:
     return done.exit_code == 0
 
 
-def _check_plain(repository: Repository, ref: str) -> None:
-    """C3, and no lock that is held by somebody: one that ended without taking it along, or one that is at work."""
-    shared = [*_WRITTEN_SHARED, *_above(f"logs/{ref}"), f"logs/{ref}", *_above(ref), ref]
-    _check_links(repository.common, shared, repository.calls)
-    _check_links(repository.git_dir, [*_WRITTEN_OWN, "logs"], repository.calls)
+def _check_unlocked(repository: Repository, ref: str) -> None:
+    """No lock that is held by somebody: one that ended without taking it along, or one that is at work."""
     for directory, name in ((repository.git_dir, "HEAD.lock"), (repository.common, f"{ref}.lock")):
         if os.path.lexists(os.path.join(directory, name)):
             raise Locked(f"another git is at work: {printable(os.path.join(directory, name))} exists", hint=_STALE)
-
-
-_STALE = "If no git is running there, it was left by one that was killed: remove that file."
-
-
-def _above(path: str) -> Iterable[str]:
-    return ancestors_of(path)
-
-
-def _check_links(directory: str, names: Iterable[str], calls: Calls) -> None:
-    with Root(directory, calls) as root:
-        for name in names:
-            try:
-                fd = calls.open_beneath(name, _LOOK, root.fd)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as error:
-                raise Blocked(
-                    f"{printable(os.path.join(directory, name))} lies behind a link or mount: {error.strerror}"
-                ) from error
-            try:
-                found = calls.fstat(fd)
-            finally:
-                calls.close(fd)
-            if stat.S_ISLNK(found.st_mode):
-                raise Blocked(f"{printable(os.path.join(directory, name))} is a symbolic link")
