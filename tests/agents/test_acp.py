@@ -3,6 +3,7 @@ package, and others that speak it by hand, badly, or not at all."""
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -348,3 +349,21 @@ def test_a_task_that_cannot_be_told_starts_nothing(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput):
             worked(site, "open('started', 'w')", Request(" "))
         assert site.changed() == {}
+
+
+@pytest.mark.parametrize(("session", "method"), [("", "session/new"), ("s-0", "session/load")])
+def test_what_a_program_wants_to_know_of_a_session_is_told(tmp_path: Path, session: str, method: str) -> None:
+    """Beside the directory, and never in its place: such as where Claude Code may read settings from."""
+    source = """
+hello(loadSession=True)
+asked = answer({"sessionId": "s-1"})
+prompt = read()
+say(json.dumps(asked))
+stop()
+"""
+    with bench_at(tmp_path, FILES) as site:
+        start = site.speaking(source)._replace(session={"_meta": {"options": ["user"]}})
+        told = json.loads(converse("agent", start, TASK._replace(session=session), site.bench).claim.words)
+        assert told["method"] == method
+        assert told["params"]["_meta"] == {"options": ["user"]}
+        assert (told["params"]["cwd"], told["params"]["mcpServers"]) == (site.bench.path, [])

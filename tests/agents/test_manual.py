@@ -14,6 +14,7 @@ from holdfast.agents.manual import Manual, instructions
 from holdfast.errors import AgentFailed
 from holdfast.model.agent import Request
 from holdfast.model.agent_settings import AgentSettings
+from holdfast.model.configuration import Transport
 from holdfast.model.plan import Agent, Plan
 
 TASK = Request("Make hello.py.", files=("README.md",), expected=("hello.py",))
@@ -143,3 +144,11 @@ def test_what_root_makes_by_hand_belongs_to_root(tmp_path: Path) -> None:
     }
     assert tree["theirs"].content == b"new"
     assert (tree["theirs"].mode, tree["folder/new/script"].mode) == (0o640, 0o755)
+
+
+@pytest.mark.parametrize("transport", ["acp", "headless", "api"])
+def test_a_person_has_no_transport(transport: Transport) -> None:
+    """Configuration that says how to start one is a mistake, and is told."""
+    told = Manual(AgentSettings("manual", transport=transport))
+    assert (told.health().usable, told.validate()) == (False, (f"manual is a person and has no transport {transport}",))
+    assert (MANUAL.health().usable, MANUAL.validate()) == (True, ())

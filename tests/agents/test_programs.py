@@ -24,6 +24,7 @@ from holdfast.agents.program import Found, Heard, Missing, Program
 from holdfast.agents.protocol import ModelAccess, Start
 from holdfast.agents.qwen import Qwen
 from holdfast.model.agent import Request
+from holdfast.sandbox.shown import HOME
 
 OUTPUTS = Path(__file__).parent / "outputs"
 PROGRAMS: dict[str, Program] = {
@@ -201,11 +202,11 @@ def test_a_start_holds_no_key_but_the_throw_away_one_and_not_on_the_command_line
 
 @program
 def test_a_start_names_no_place_of_the_host_but_the_installation(program: Program) -> None:
-    """Paths in arguments, environment and files are the system's, or among what is shown."""
+    """Paths in arguments, environment and files are the system's, in its HOME inside, or among what is shown."""
     for start in starts(program):
         texts = (*start.argv, *start.env.values(), *(text for _, text in start.files))
         named = {path for text in texts for path in re.findall(r"(?<![:/\w.-])/(?:[\w.@-]+/?)+", text)}
-        own = {path for path in named if not path.startswith(("/usr/", "/bin"))}
+        own = {path for path in named if not path.startswith(("/usr/", "/bin", f"{HOME}/"))}
         shown = (*WITH_ADAPTERS.readable, os.path.dirname(NODE))
         assert all(path.startswith(shown) for path in own), own
         assert set(start.readable) <= set(WITH_ADAPTERS.readable)
@@ -411,3 +412,26 @@ def test_a_program_of_a_virtual_environment_is_found_with_its_python(tmp_path: P
     (venv / "bin" / "agent").chmod(0o755)
     found = find(Wanted("agent", "an-agent", "pipx install"), str(venv / "bin"))
     assert found == Found((f"{venv}/bin/python", f"{venv}/bin/agent"), "0.9.1", (str(venv), str(base)))
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"), [("gemini", "GEMINI_CLI_SYSTEM_SETTINGS_PATH"), ("qwen", "QWEN_CODE_SYSTEM_SETTINGS_PATH")]
+)
+def test_settings_of_ours_stand_above_those_of_the_project(name: str, variable: str) -> None:
+    """The file that we write into HOME is named as the system's, and lets nothing of the project's run."""
+    for start in starts(PROGRAMS[name]):
+        ((path, text),) = start.files
+        assert start.env[variable] == f"{HOME}/{path}"
+        settings = json.loads(text)
+        assert settings.get("disableAllHooks") or settings["hooksConfig"] == {"enabled": False}
+        assert settings["mcp"] == {"allowed": ["none"]}
+
+
+def test_claude_reads_no_settings_of_the_project() -> None:
+    """Told on the command line, and over ACP with the session."""
+    acp, headless = PROGRAMS["claude"].acp(WITH_ADAPTERS, REQUEST, MODEL), PROGRAMS["claude"].headless
+    assert acp is not None
+    options = {"settingSources": ["user"], "strictMcpConfig": True}
+    assert acp.session == {"_meta": {"claudeCode": {"options": options}}}
+    argv = headless(WITH_ADAPTERS, REQUEST, MODEL, "x").argv
+    assert "--strict-mcp-config" in argv and argv[argv.index("--setting-sources") + 1] == "user"

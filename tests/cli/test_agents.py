@@ -201,6 +201,103 @@ def test_the_ledger_tells_of_it_and_is_whole(here: Any) -> None:
     assert kept.count('"delegation"') >= 2
 
 
+# ── who is left alone, safe mode, and what a person is told ──
+
+
+def ill(here: Any, name: str, times: int = 3) -> list[str]:
+    """Ended with an error so often; what was told on the way."""
+    told = []
+    for _ in range(times):
+        done = here("apply", TASK, "--agent", name, "--attempts", "1", "--yes")
+        assert done.status == 11
+        told.append(done.err)
+    return told
+
+
+def test_who_fails_again_and_again_is_left_alone_until_a_person_vouches(here: Any) -> None:
+    """The list says for how long and how to try at once; --again lets one attempt through, and it decides."""
+    configured(shell("mine", "exit 1") + shell("other", "true"))
+    told = ill(here, "mine")
+    assert "mine failed 3 times in a row and is left alone" in told[2] and "left alone" not in told[1]
+    assert "is not asked at the moment" in here("apply", TASK, "--agent", "mine", "--yes").err
+    found = items(here)
+    assert (found["mine"]["breaker"], found["mine"]["ready"]) == ("OPEN", False)
+    assert 0 < found["mine"]["waits_ms"] <= 30_000
+    assert (found["other"]["breaker"], found["other"]["ready"]) == ("CLOSED", True)
+    (line,) = (line for line in here("agents").out.splitlines() if line.startswith("mine"))
+    assert "left alone" in line and line.endswith("at once with: holdfast agents --again mine")
+    configured(shell("mine", WRITES) + shell("other", "true"))
+    assert "may be tried again now" in here("agents", "--again", "mine").out
+    assert here("apply", TASK, "--agent", "mine", "--yes").status == 0
+    assert items(here)["mine"]["breaker"] == "CLOSED"
+    assert here("agents", "--again", "mine", "--json").document["status"] == "UNCHANGED"
+    log = (here.directory / ".holdfast/logs/resilience.jsonl").read_text()
+    assert '"breaker_opened"' in log and '"vouched"' in log
+
+
+def test_safe_mode_is_told_with_its_reason_and_the_way_out(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no program can be started; it ends with its reason. A person, who is always there, is no way out of it."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    configured(shell("mine", "exit 1"))
+    assert here("agents", "--json").document["safe_mode"] is None
+    assert "Safe mode" not in here("agents").out
+    ill(here, "mine")
+    safe = here("agents", "--json").document["safe_mode"]
+    (reason,), (way,) = safe["reasons"], safe["ways_out"]
+    assert "mine: its breaker is open" in reason and "claude: " in reason and "manual" not in reason
+    assert "holdfast agents --again mine" in way
+    out = here("agents").out
+    assert "Safe mode: no agent is started." in out and "holdfast agents --again mine" in out
+    assert here("apply", TASK, "--agent", "auto", "--yes").status == 5
+    assert (here("log").status, here("status").status) == (0, 0)
+    here("agents", "--again", "mine")
+    assert "Safe mode" not in here("agents").out
+
+
+def test_agents_are_listed_outside_a_workspace_too(program: Any) -> None:
+    """Breakers belong to a workspace; programs and keys do not."""
+    configured(shell("mine", "true"))
+    found = items(program)
+    assert (found["mine"]["usable"], found["mine"]["breaker"]) == (True, "CLOSED")
+
+
+def test_work_that_never_passes_is_escalated(here: Any) -> None:
+    """Three finished attempts in a row that did not pass: a person is told, and the log has it."""
+    configured(shell("mine", "echo x >> app.py"))
+    done = here("apply", TASK, "--agent", "mine", "--attempts", "3", "--yes", "--stream-json")
+    assert done.status == 11
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    (told,) = (row["text"] for row in rows if row.get("kind") == "escalated")
+    assert told.startswith("mine finished p-") and told.endswith("3 times, and its work passed never")
+    log = (here.directory / ".holdfast/logs/resilience.jsonl").read_text()
+    assert '"acceptance_failed"' in log
+    assert items(here)["mine"]["breaker"] == "CLOSED", "bad work is no illness"
+
+
+def test_a_task_that_runs_out_of_time_is_escalated(here: Any) -> None:
+    """On standard error also where nobody looks on."""
+    configured(shell("mine", "sleep 60"))
+    done = here("apply", TASK, "--agent", "mine", "--within", "1s", "--yes")
+    assert (done.status, "! mine ran out of time on p-" in done.err) == (10, True)
+
+
+@pytest.mark.parametrize("words", [("--again", "nobody"), ("--again", "manual", "--why", "x")])
+def test_only_an_agent_that_is_there_can_be_tried_again(here: Any, words: tuple[str, ...]) -> None:
+    """Exit 2, with a sentence."""
+    done = here("agents", *words)
+    assert (done.status, bool(done.err)) == (2, True)
+
+
+def test_words_of_an_agent_cannot_pose_as_ours(here: Any) -> None:
+    """What it prints is told on one line, between quotes, and moves no cursor."""
+    configured(shell("mine", "printf '\\033[2J\\033[1;1HApplied 3 changes.\\nUndo with: nothing\\n'; exit 1"))
+    done = here("apply", TASK, "--agent", "mine", "--attempts", "1", "--yes")
+    assert done.status == 11
+    assert "\x1b" not in done.err + done.out
+    (line,) = (line for line in done.err.splitlines() if "Applied 3 changes" in line)
+    assert line.strip().startswith('it says: "') and "Undo with: nothing" in line
+
+
 # ── patterns ──
 
 

@@ -22,6 +22,7 @@ open("/proc/sys/user/max_user_namespaces", "w").write("0")
 from holdfast.cli import run
 sys.exit(run(sys.argv[1:]))
 """
+ANN = "a1" * 32
 BOB = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
 
 
@@ -161,6 +162,43 @@ def test_an_approver_with_a_foreign_key_is_warned(guarded: Any, home: Path, conf
     assert "your yes counts for nothing" in done.out
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            f"[approvers]\nann = '{ANN}'\nbob = '{BOB}'\n[policy]\npeople = 3",
+            "3 people from high on, and there are 2 different",
+        ),
+        (
+            f"[approvers]\nann = '{BOB}'\nbob = '{BOB}'",
+            "2 people from high on, and there is 1 different key of people: one",
+        ),
+        (f"[approvers]\nann = '{ANN}'\n[policy]\npeople = 2", "one person decides such changes alone"),
+        ("[policy]\npeople = 2", "there are 0 different keys of people: one person decides"),
+        (
+            f"[approvers]\nann = '{ANN}'\nrobot = '{BOB}'\n[agents.robot]\ncommand = ['true']",
+            "there is 1 different key of people",
+        ),
+    ],
+)
+def test_more_people_than_keys_is_a_warning(guarded: Any, configure: Any, text: str, told: str) -> None:
+    """Policy that wants more people than have keys of their own is told, with what it comes to; exit 0 all the same."""
+    configure(text)
+    done = guarded("doctor")
+    assert (done.status, told in done.out) == (0, True), done.out
+    (line,) = (line for line in done.out.splitlines() if line.startswith("Approvers"))
+    assert line.endswith("  no")
+
+
+@pytest.mark.parametrize(
+    "text", ["", f"[approvers]\nann = '{ANN}'", f"[approvers]\nann = '{ANN}'\nbob = '{BOB}'\n[policy]\npeople = 2"]
+)
+def test_as_many_people_as_keys_is_none(guarded: Any, configure: Any, text: str) -> None:
+    """Nor is somebody alone who never asked for more."""
+    configure(text)
+    assert "policy wants" not in guarded("doctor").out
+
+
 def test_values_are_told_with_the_file_that_decided(guarded: Any, configure: Any) -> None:
     """Lists add up and name all their layers; a default names none; policy answers name the layer that tightened."""
     configure("[workspace]\nhidden = ['.env']\n[limits]\nmemory = '2GB'\n[policy]\nlow_risk = 'ask'")
@@ -227,3 +265,10 @@ def test_a_policy_that_fails_its_own_tests_is_not_usable(guarded: Any) -> None:
     assert "1 FAIL" in done.out
     document = guarded("doctor", "--json").document
     assert (document["status"], len(document["policy"]["failures"])) == ("unusable", 1)
+
+
+def test_agents_that_can_be_used_are_named(guarded: Any, configure: Any) -> None:
+    """By name and version; the others are for `holdfast agents`."""
+    configure("[agents.mine]\ncommand = ['true']\n[agents.gone]\ncommand = ['no-such-program-here']")
+    (line,) = (line for line in guarded("doctor").out.splitlines() if line.startswith("Agents"))
+    assert "mine" in line and "gone" not in line and "holdfast agents" in line

@@ -193,3 +193,42 @@ def test_fix_by_an_agent_that_removes_the_test_is_refused(broken: Any, tree: Any
     assert ran.status == 6
     assert "removes tests/test_app.py" in ran.document["error"]["message"]
     assert tree() == before
+
+
+def test_diff_of_a_patch_is_a_preview_that_leaves_nothing(guarded: Any, tmp_path: Path, tree: Any) -> None:
+    """The same lines as the patch has, from a file and from standard input; nothing changes, no patch is kept."""
+    file = tmp_path / "fix.patch"
+    file.write_text(PATCH)
+    before = tree()
+    done = guarded.fresh("diff", str(file))
+    assert done.status == 0, done.err
+    assert [line for line in done.out.splitlines() if "port" in line] == ["-port = 80", "+port = 8080"]
+    document = guarded("diff", "-", "--json", stdin=PATCH).document
+    assert (document["kind"], document["status"]) == ("diff", "REHEARSED")
+    assert [change["path"] for change in document["changes"]] == ["conf/site.conf"]
+    assert tree() == before
+    assert ids(guarded("patches", "--json")) == []
+    assert guarded("apply", str(file), "--yes").status == 0
+    back = guarded("diff", str(file), "--reverse")
+    assert [line for line in back.out.splitlines() if "port" in line] == ["-port = 8080", "+port = 80"]
+
+
+@pytest.mark.parametrize(("text", "status"), [(STALE, 5), (OUTSIDE, 4), (PATCH + "@@ -9 +9,\n", 2)])
+def test_diff_refuses_a_patch_as_apply_does(guarded: Any, tmp_path: Path, tree: Any, text: str, status: int) -> None:
+    """One that does not apply, leads outside or is damaged: the same exit code, and nothing is held against it."""
+    file = tmp_path / "bad.patch"
+    file.write_text(text)
+    before = tree()
+    assert guarded("diff", str(file)).status == status
+    assert (ids(guarded("patches", "--json")), tree()) == ([], before)
+    assert guarded("apply", str(file), "--yes").status == status
+
+
+def test_diff_takes_an_option_of_patches_for_patches_only(guarded: Any, tmp_path: Path) -> None:
+    """--reverse of a change file or of something that happened is refused, exit 2."""
+    file = tmp_path / "change.yaml"
+    file.write_text("intent: x\nsteps:\n  - write: n.txt\n    content: x\n")
+    assert guarded("diff", str(file), "--reverse").status == 2
+    id = guarded("apply", str(file), "--yes", "--json").document["id"]
+    assert guarded("diff", id, "--reverse").status == 2
+    assert guarded("diff", id).status == 0

@@ -44,7 +44,7 @@ from holdfast.engine.escalation import (
     sentence_of,
 )
 from holdfast.engine.past import Outcome, outcome_of
-from holdfast.engine.safe_mode import LONG_NS, NoneUsable, OpenForLong, Unconfined, safe_mode
+from holdfast.engine.safe_mode import NoneUsable, Unconfined, safe_mode
 from holdfast.errors import HoldfastError, Tampering
 from holdfast.model.agent import Attempt, Claim, Delegation, Ending, Result, Usage
 from holdfast.store.adapters import BREAKER_STATES, Adapter, Adapters
@@ -121,7 +121,7 @@ def test_the_table_says_every_move_and_no_other() -> None:
             else:
                 with pytest.raises(AssertionError):
                     _moved(row, event, 5)
-    assert len(TRANSITIONS) == 9
+    assert len(TRANSITIONS) == 10
 
 
 @pytest.mark.parametrize(
@@ -396,15 +396,24 @@ def test_no_sandbox_is_safe_mode() -> None:
     assert found.reasons == (Unconfined("no user namespaces"),)
 
 
-def test_a_breaker_open_for_long_is_safe_mode_until_it_may_be_tried() -> None:
-    """Half an hour without a good probe is told; when the pause is over the reason is gone, or nobody could try it."""
-    row = _open_row("b", LONG_NS, 1, openings=6)
-    healths = {"a": OK, "b": OK}
-    found = safe_mode(healths, [row], LONG_NS + 1)
+def test_the_way_out_of_safe_mode_is_told() -> None:
+    """For each reason: who may be tried again at once, and where to look for the rest."""
+    found = safe_mode({"b": OK, "c": GONE}, [_open_row("b", 100, 100)], 101, unconfined_because="no user namespaces")
     assert found is not None
-    assert found.reasons == (OpenForLong("b", LONG_NS // 10**6),)
-    assert safe_mode(healths, [row], LONG_NS + pause_ns(6, TUNING)) is None
-    assert safe_mode({"a": OK}, [row], LONG_NS + 1) is None, "an agent that is gone is history"
+    confine, agents = found.ways_out
+    assert "holdfast doctor" in confine
+    assert "Install or configure" in agents and "holdfast agents --again b" in agents
+
+
+def test_rows_of_agents_that_are_gone_are_history() -> None:
+    """A breaker of somebody who is no longer configured keeps nobody from working."""
+    assert safe_mode({"a": OK}, [_open_row("b", 100, 100)], 101) is None
+
+
+def test_one_agent_that_is_ill_for_long_is_no_safe_mode() -> None:
+    """The others may work, however long it lasts."""
+    row = _open_row("b", 10**15, 1, openings=6)
+    assert safe_mode({"a": OK, "b": OK}, [row], 10**15 + 1) is None
 
 
 def test_safe_mode_ends_by_itself_for_the_only_agent(bank: Bank) -> None:
@@ -414,6 +423,38 @@ def test_safe_mode_ends_by_itself_for_the_only_agent(bank: Bank) -> None:
     bank.clock.now += 30 * SECOND
     assert safe_mode({"a": OK}, bank.adapters.all(), bank.clock.now) is None
     bank.breakers.report(bank.granted(), GOOD)
+
+
+# ── a person vouches ──
+
+
+def test_a_person_ends_a_pause_and_the_next_attempt_is_the_probe(bank: Bank) -> None:
+    """It is let through at once and alone; when it fails the pause is longer, when it succeeds all is well."""
+    bank.opened()
+    assert isinstance(bank.breakers.admit("a"), Waits)
+    assert bank.breakers.vouch("a") is True
+    assert safe_mode({"a": OK}, bank.adapters.all(), bank.clock.now) is None
+    ticket = bank.granted()
+    assert ticket.probe
+    bank.breakers.report(ticket, BAD)
+    row = bank.adapters.get("a")
+    assert (row.state, row.openings) == ("OPEN", 2)
+    assert bank.breakers.vouch("a") is True
+    bank.breakers.report(bank.granted(), GOOD)
+    assert bank.adapters.get("a").state == "CLOSED"
+
+
+def test_there_is_nothing_to_vouch_for_where_no_pause_is_running(bank: Bank) -> None:
+    """Closed, over by itself, being tried: nothing moves, and the row stays as it was."""
+    assert bank.breakers.vouch("a") is False
+    bank.opened()
+    bank.clock.now += 30 * SECOND
+    before = bank.adapters.get("a")
+    assert bank.breakers.vouch("a") is False
+    assert bank.adapters.get("a") == before
+    bank.granted()
+    assert bank.breakers.vouch("a") is False
+    assert bank.adapters.get("a").state == "HALF_OPEN"
 
 
 # ── other processes, and kills ──

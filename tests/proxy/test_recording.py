@@ -214,6 +214,35 @@ def test_an_answer_that_broke_off_is_not_on_the_tape() -> None:
     assert taped == [{"tape": "holdfast/1"}]
 
 
+def test_an_answer_with_a_secret_is_left_off_the_tape_even_in_pieces() -> None:
+    """Neither whole nor cut in two by the stream; its question is then refused, and the others are answered."""
+    taped: list[Mapping[str, object]] = []
+    split = [{"type": "content_block_delta", "delta": {"text": text}} for text in ("it is hu", "sh-onetwo")]
+    whole = [{"type": "content_block_delta", "delta": {"text": "it is hush-three"}}]
+    plain = [{"type": "content_block_delta", "delta": {"text": "it is quiet"}}]
+    replies = [streamed(*map(event_bytes, events)) for events in (split, whole, plain)]
+    asked = [{**ANTHROPIC.body, "temperature": number / 10} for number in range(3)]
+    with (
+        providing(lambda _: replies.pop(0)) as provider,
+        proxied(provider.url, tape=Tape.recording(taped.append), mask=mask) as (_, client),
+    ):
+        assert [client.ask(ANTHROPIC.path, body).status for body in asked] == [200, 200, 200]
+    assert "sh-onetwo" not in str(taped) and "hush" not in str(taped) and "quiet" in str(taped)
+    with proxied(NOBODY, tape=Tape.replaying(map(json.dumps, taped))) as (_, client):
+        answers = [client.ask(ANTHROPIC.path, body) for body in asked]
+    assert [answer.status for answer in answers] == [409, 409, 200]
+    assert "looks like a secret" in answers[0].words
+
+
+def test_tapes_one_after_the_other_are_a_tape() -> None:
+    """As in a folder; one that grew too large says so at its end, and is good for what it holds."""
+    full = '{"kind": "left_out", "lines": 3}'
+    tape = Tape.replaying([FIRST, GOOD, full, FIRST, GOOD.replace('"x"', '"y"')])
+    assert [tape.answer("d").chunks for _ in range(3)] == [(b"x",), (b"y",), (b"y",)]
+    with pytest.raises(InvalidInput):
+        Tape.replaying([FIRST, GOOD, FIRST.replace("1", "2")])
+
+
 def test_bytes_that_are_no_text_survive_a_tape() -> None:
     """A piece that ends inside a character comes back as it was."""
     taped: list[Mapping[str, object]] = []

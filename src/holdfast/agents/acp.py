@@ -58,7 +58,7 @@ _STATUSES: dict[str, _Status] = {"completed": "done", "failed": "failed"}
 
 def converse(name: str, start: Start, request: Request, bench: Bench) -> Result:
     """One task over ACP; a Result whatever the program does (C1)."""
-    talk = _Talk(prompt(request), session_name(request.session), bench)
+    talk = _Talk(prompt(request), session_name(request.session), bench, start.session)
     _, done = bench.converse(start, talk.run)
     return talk.result(name, done)
 
@@ -66,8 +66,8 @@ def converse(name: str, start: Start, request: Request, bench: Bench) -> Result:
 class _Talk:
     """One conversation, and how it ended."""
 
-    def __init__(self, text: str, session: str, bench: Bench) -> None:
-        self._text, self._wanted, self._bench = text, session, bench
+    def __init__(self, text: str, session: str, bench: Bench, more: Mapping[str, object]) -> None:
+        self._text, self._wanted, self._bench, self._more = text, session, bench, more
         self._told = _Told(bench)
         self._claim = Claim()
         self._ending: Ending = "finished"
@@ -108,7 +108,7 @@ class _Talk:
         hello = peer.call("initialize", {"protocolVersion": _VERSION, "clientCapabilities": offered})
         if hello.number("protocolVersion") != _VERSION:
             raise Garbage(f"it has no version {_VERSION} of it")
-        place: Mapping[str, object] = {"cwd": self._bench.path, "mcpServers": []}
+        place: Mapping[str, object] = {"cwd": self._bench.path, "mcpServers": [], **self._more}
         session = self._loaded(peer, place, hello) or self._opened(peer, place, hello)
         if not session:
             raise Garbage("it opened no session")

@@ -6,6 +6,8 @@ Settings, hooks and servers that the repository brings are left out: they come f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from holdfast.agents import installed
 from holdfast.agents.events import ERROR_KEPT, Event, concluded, events, kept, session_name
 from holdfast.agents.installed import Adapter, Wanted
@@ -25,6 +27,10 @@ _QUIET = {
     "CLAUDE_CODE_MAX_RETRIES": "2",
     "IS_SANDBOX": "1",
 }
+# What --setting-sources and --strict-mcp-config say on the command line; the adapter would read the project's too.
+_OWN_SETTINGS_ONLY: Mapping[str, object] = {
+    "_meta": {"claudeCode": {"options": {"settingSources": ["user"], "strictMcpConfig": True}}}
+}
 
 
 class Claude:
@@ -41,7 +47,7 @@ class Claude:
             return None
         # The adapter brings a Claude Code of its own; the user's is the one whose version we report.
         env = {**_environment(found, request, model), "CLAUDE_CODE_EXECUTABLE": found.argv[-1]}
-        return Start(adapter, env, readable=found.readable)
+        return Start(adapter, env, readable=found.readable, session=_OWN_SETTINGS_ONLY)
 
     def headless(self, found: Found, request: Request, model: ModelAccess, prompt: str) -> Start:
         session = session_name(request.session)

@@ -13,8 +13,13 @@ from holdfast.agents.installed import Wanted
 from holdfast.agents.program import Found, Heard, Missing
 from holdfast.agents.protocol import ModelAccess, Start
 from holdfast.model.agent import Api, Capability, Claim, Request, Usage
+from holdfast.sandbox.shown import HOME
 
 _WANTED = Wanted("gemini", "@google/gemini-cli")
+
+_SETTINGS = ".gemini/settings.json"
+# A list that allows nothing would be no list.
+_NO_SERVER = "none"
 
 
 class Gemini:
@@ -63,10 +68,12 @@ def _start(argv: tuple[str, ...], found: Found, request: Request, model: ModelAc
             "GOOGLE_GEMINI_BASE_URL": model.url,
             "GEMINI_CLI_NO_RELAUNCH": "true",
             "GEMINI_FORCE_FILE_STORAGE": "true",
+            # Ours stand above those of the project, which is trusted for the sake of its tools.
+            "GEMINI_CLI_SYSTEM_SETTINGS_PATH": f"{HOME}/{_SETTINGS}",
         },
     )
     settings = json.dumps(_settings(request), indent=1)
-    return Start(argv, env, ((".gemini/settings.json", settings),), found.readable)
+    return Start(argv, env, ((_SETTINGS, settings),), found.readable)
 
 
 def _settings(request: Request) -> dict[str, object]:
@@ -77,6 +84,8 @@ def _settings(request: Request) -> dict[str, object]:
         "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
         "model": {"maxSessionTurns": request.turns or -1, "skipNextSpeakerCheck": True},
         "tools": {"sandbox": False},
+        "hooksConfig": {"enabled": False},
+        "mcp": {"allowed": [_NO_SERVER]},
     }
 
 

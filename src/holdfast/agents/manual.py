@@ -20,12 +20,15 @@ class Manual:
 
     def __init__(self, own: AgentSettings) -> None:
         self.name = own.name
+        self._transport = own.transport
 
     def validate(self) -> tuple[str, ...]:
-        return ()
+        """A person is spoken to at the terminal; a setting that says otherwise means something else."""
+        return (f"{self.name} is a person and has no transport {self._transport}",) if self._transport else ()
 
     def health(self) -> Health:
-        return Health(True, True)
+        wrong = self.validate()
+        return Health(True, not wrong, why_not="; ".join(wrong))
 
     def work(self, request: Request, bench: Bench) -> Result:
         started = time.monotonic()

@@ -49,12 +49,14 @@ class Start(NamedTuple):
 
     `files` are written below its own HOME before it starts (path relative to HOME, text).
     `readable` are absolute paths of the host it must see: its installation.
+    `session`: over ACP, what else it is told when a session is opened or loaded.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = {}
     files: tuple[tuple[str, str], ...] = ()
     readable: tuple[str, ...] = ()
+    session: Mapping[str, object] = {}
 
 
 class Bench(Protocol):

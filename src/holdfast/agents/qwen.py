@@ -13,8 +13,13 @@ from holdfast.agents.installed import Wanted
 from holdfast.agents.program import Found, Heard, Missing
 from holdfast.agents.protocol import ModelAccess, Start
 from holdfast.model.agent import Api, Capability, Claim, Request, Usage
+from holdfast.sandbox.shown import HOME
 
 _WANTED = Wanted("qwen", "@qwen-code/qwen-code")
+
+_SETTINGS = ".qwen/settings.json"
+# A list that allows nothing would be no list.
+_NO_SERVER = "none"
 
 
 class Qwen:
@@ -60,10 +65,12 @@ def _start(argv: tuple[str, ...], found: Found, request: Request, model: ModelAc
             **({"OPENAI_MODEL": name} if name else {}),
             "QWEN_CODE_NO_RELAUNCH": "true",
             "QWEN_CODE_SUPPRESS_YOLO_WARNING": "1",
+            # Ours stand above those of the project.
+            "QWEN_CODE_SYSTEM_SETTINGS_PATH": f"{HOME}/{_SETTINGS}",
         },
     )
     settings = json.dumps(_settings(), indent=1)
-    return Start(argv, env, ((".qwen/settings.json", settings),), found.readable)
+    return Start(argv, env, ((_SETTINGS, settings),), found.readable)
 
 
 def _settings() -> dict[str, object]:
@@ -74,6 +81,8 @@ def _settings() -> dict[str, object]:
         "security": {"auth": {"selectedType": "openai"}, "folderTrust": {"enabled": False}},
         "model": {"skipNextSpeakerCheck": True, "generationConfig": {"maxRetries": 0}},
         "tools": {"sandbox": False},
+        "disableAllHooks": True,
+        "mcp": {"allowed": [_NO_SERVER]},
         # It would ask the model what of this task to remember for the next one.
         "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
     }

@@ -1,4 +1,4 @@
-"""holdfast diff: what an execution changed, or what a simulation, a plan or a change file would change."""
+"""holdfast diff: what an execution changed, or what a simulation, a plan, a change file or a patch would change."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from holdfast.cli.consent import show_difference
 from holdfast.cli.documents import change_document
 from holdfast.cli.opening import reading
 from holdfast.cli.patch import patch
+from holdfast.cli.patch_asked import Asked
 from holdfast.cli.screen import Screen
 from holdfast.cli.verbs import Face, verb
 from holdfast.engine.difference import Difference
@@ -21,16 +22,21 @@ from holdfast.wiring import Holdfast
 
 @verb(name="diff")
 @click.argument("id_or_file", metavar="ID|FILE")
-def command(face: Face, id_or_file: str) -> None:
-    """Show what an execution changed, line by line, or what a simulation, a plan or a change FILE would change."""
+@click.option("--reverse", is_flag=True, help="FILE is a patch: what taking it back would change.")
+def command(face: Face, id_or_file: str, reverse: bool) -> None:
+    """Show what an execution changed, line by line, or what a simulation, a plan or FILE would change.
+
+    FILE is a change file or a patch (- is standard input). Nothing is changed, and the patch is not kept.
+    """
     with reading(face) as hf:
         try:
             id = hf.resolve(id_or_file)
         except UnknownId:
             if id_or_file != "-" and not os.path.lexists(id_or_file):
                 raise
-            _show(face.screen, *_planned(hf, hf.plan(id_or_file)))
+            _show(face.screen, *_planned(hf, Asked(hf, face.screen, reverse=reverse).looked_at(id_or_file)))
         else:
+            Asked(hf, face.screen, reverse=reverse).require_none()
             _show(face.screen, *_known(hf, id))
 
 

@@ -61,7 +61,7 @@ def command(face: Face) -> int:
     reports = [where.report, *_kernel(where.here, findings), *programs, _python(), _git()]
     reports += _hidden(where, rules.settings)
     reports += [*own.reports, *([_anchor(where.id)] if where.id else []), *rules.reports]
-    reports.append(Report("Agents", "not in this release", None))
+    reports += _agents(rules.settings)
     usable = all(report.ok for report in reports if report.needed)
     face.screen.answer(
         {
@@ -187,6 +187,17 @@ def _hidden(where: _Where, settings: Settings | None) -> list[Report]:
     names = ", ".join(map(printable, tracked[:3])) + (f" and {len(tracked) - 3} more" if len(tracked) > 3 else "")
     more = ("Programs see .git: take the files out of the repository and its history, and change the secrets.",)
     return [Report("Hidden", f"git tracks {names}: what was committed is not hidden", False, more=more)]
+
+
+def _agents(settings: Settings | None) -> list[Report]:
+    """Who could be asked, by program and key; a person always can."""
+    from holdfast.engine.roster import roster
+
+    if settings is None:
+        return []
+    usable = [entry for entry in roster(settings, (), 0) if entry.health.usable]
+    names = ", ".join(printable(f"{entry.agent.name} {entry.health.version}".strip()) for entry in usable)
+    return [Report("Agents", f"usable: {names}; the others and why: holdfast agents", None)]
 
 
 def _python() -> Report:

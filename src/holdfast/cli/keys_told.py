@@ -10,6 +10,7 @@ from typing import NamedTuple
 from holdfast.cli.reports import Report
 from holdfast.cli.words import count
 from holdfast.errors import HoldfastError
+from holdfast.gates.approvals import Office, electorate_of
 from holdfast.gates.policy import Policy
 from holdfast.model.configuration import Settings
 from holdfast.model.path import printable
@@ -59,7 +60,13 @@ def _signing_key() -> tuple[Report, str]:
 
 
 def people(settings: Settings, policy: Policy, public: str) -> Report:
-    """Who may approve, and whether this user is one of them."""
+    """Who may approve, whether this user is one of them, and whether they are as many as policy wants."""
+    found = _named(settings, policy, public)
+    short = _too_few(settings, policy)
+    return found._replace(ok=False, more=(short, *found.more)) if short else found
+
+
+def _named(settings: Settings, policy: Policy, public: str) -> Report:
     me = settings.me or user()
     line = f'{me if _BARE.fullmatch(me) else json.dumps(me)} = "{public}"'
     mine = (f"yours, for a colleague's [approvers]: {printable(line)}",) if public else ()
@@ -67,10 +74,33 @@ def people(settings: Settings, policy: Policy, public: str) -> Report:
         detail = f"none are named: you ({printable(me)}) alone, also where the risk is high"
         return Report("Approvers", detail, None, more=mine)
     names = ", ".join(printable(name) + (" (you)" if key == public else "") for name, key in settings.approvers)
-    different = len(set(settings.approver_keys.values()))
+    different = _electorate(settings)
     several = f"; from {policy.scalars.people_from} on, {policy.scalars.people} of them" if different > 1 else ""
     detail = f"{count(different, 'person', 'people')}: {names}{several}"
     return _own_place(detail, settings.approver_keys.get(me), public, mine)
+
+
+def _too_few(settings: Settings, policy: Policy) -> str:
+    """Fewer different keys than policy wants people; empty where nobody could have meant more.
+
+    A single user who says nothing about people decides alone, as documented. Two names with one key are no two people.
+    """
+    wanted, there = policy.scalars.people, _electorate(settings)
+    if there >= wanted:
+        return ""
+    wants = f"policy wants {count(wanted, 'person', 'people')} from {policy.scalars.people_from} on"
+    keys = f"there {'is' if there == 1 else 'are'} {count(there, 'different key')} of people"
+    if there > 1:
+        return f"{wants}, and {keys}: such changes cannot be approved by anybody"
+    if len(settings.approvers) > 1 or any("people" in layer.values for layer in settings.policy):
+        return f"{wants}, and {keys}: one person decides such changes alone"
+    return ""
+
+
+def _electorate(settings: Settings) -> int:
+    """How many people could answer, as the gate counts them: by key, agents left out."""
+    agents = frozenset(agent.name for agent in settings.agents)
+    return electorate_of(Office(settings.approver_keys, 0, agents=agents)).all
 
 
 def _own_place(detail: str, named: str | None, public: str, mine: tuple[str, ...]) -> Report:

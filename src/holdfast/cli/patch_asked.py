@@ -19,7 +19,7 @@ from holdfast.cli.screen import Screen
 from holdfast.errors import Blocked, HoldfastError, InvalidInput
 
 if TYPE_CHECKING:
-    from holdfast.engine.patching import Planned
+    from holdfast.engine.patching import Planned, Sent
     from holdfast.model.plan import Plan
     from holdfast.store.database import Row
     from holdfast.wiring import Holdfast
@@ -82,6 +82,11 @@ class Asked:
             raise Blocked(f"the patch is applied already, as {id}", hint=hint)
         return found.plan
 
+    def looked_at(self, file: str) -> Plan:
+        """The plan for somebody who only looks; nothing of it is written down."""
+        sent = self._sent(file)
+        return self._change_file(file) if sent is None else self._hf.patches.looked_at(sent)
+
     def __enter__(self) -> Asked:
         return self
 
@@ -93,6 +98,16 @@ class Asked:
             _tell_ended(self._hf, self._screen, self._patch, error)
 
     def _patch_plan(self, file: str) -> Planned | None:
+        sent = self._sent(file)
+        if sent is None:
+            return None
+        found = self._hf.patches.planned(sent, wanted=self._wanted)
+        if found.plan is not None and self._wanted:
+            self._patch = found.patch
+        return found
+
+    def _sent(self, file: str) -> Sent | None:
+        """None where it is no patch; a change file from standard input is kept then."""
         data = self._bytes(file)
         from holdfast.model.patch_text import is_patch
 
@@ -103,11 +118,7 @@ class Asked:
         from holdfast.engine.patching import Sent
 
         source = "a patch from standard input" if file == _STANDARD_INPUT else file
-        sent = Sent(data, source, self._reverse, self._unverified)
-        found = self._hf.patches.planned(sent, wanted=self._wanted)
-        if found.plan is not None and self._wanted:
-            self._patch = found.patch
-        return found
+        return Sent(data, source, self._reverse, self._unverified)
 
     _input: bytes | None = None
 

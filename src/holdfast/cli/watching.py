@@ -20,7 +20,7 @@ _MOST_LINES = 200
 
 
 class Watching:
-    """Called with each Happening. Where nobody looks on, it says when attempts begin, and no more."""
+    """Called with each Happening. Where nobody looks on, it says when attempts begin and what is escalated, no more."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -30,7 +30,7 @@ class Watching:
     def __call__(self, happening: Happening) -> None:
         self._screen.event("agent", **fields_of(happening))
         text = self._worded(happening)
-        if text and self._screen.form == "text" and (self._watched or happening.kind == "began"):
+        if text and self._screen.form == "text" and (self._watched or happening.kind in _ALWAYS):
             self._screen.note(self._screen.style(self._screen.fitted(f"  {text}"), "dim", sys.stderr))
 
     def _worded(self, happening: Happening) -> str:
@@ -47,6 +47,8 @@ class Watching:
                 return f"? {_line(happening.title)}: {happening.answer}"
             case "spent":
                 return f"{spent(happening.usage)} so far"
+            case "escalated":
+                return f"! {_line(happening.text)}"
 
     def _said(self, text: str) -> str:
         """Machine output says nothing to a person."""
@@ -73,6 +75,7 @@ def person_at(screen: Screen) -> Person | None:
     return work
 
 
+_ALWAYS = ("began", "escalated")
 _SIGNS = {"begun": "▸", "done": "✓", "failed": "✗"}
 
 

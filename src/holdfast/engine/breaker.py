@@ -8,6 +8,7 @@
     breakers.admit(name)                    Granted(ticket): begin; Waits(why, until): use somebody else
     breakers.report(ticket, outcome)        always, however it ended; or
     breakers.give_back(ticket)              it never began, or was interrupted: no evidence either way
+    breakers.vouch(name)                    a person says that the trouble is gone: the pause is over, one may try
 
 Invariants
   B1  The state moves only by TRANSITIONS; a pair that is not there cannot happen, and is asserted.
@@ -41,7 +42,7 @@ _MS = 1_000_000
 # `last_failure` is the one that reaches the threshold, or one that makes further attempts pointless.
 Event = Literal[
     "success", "failure", "last_failure", "nothing",
-    "cooled", "probe_success", "probe_failure", "probe_lost", "probe_nothing",
+    "cooled", "vouched", "probe_success", "probe_failure", "probe_lost", "probe_nothing",
 ]  # fmt: skip
 TRANSITIONS: dict[tuple[BreakerState, Event], BreakerState] = {
     ("CLOSED", "success"): "CLOSED",
@@ -49,6 +50,7 @@ TRANSITIONS: dict[tuple[BreakerState, Event], BreakerState] = {
     ("CLOSED", "last_failure"): "OPEN",
     ("CLOSED", "nothing"): "CLOSED",
     ("OPEN", "cooled"): "HALF_OPEN",
+    ("OPEN", "vouched"): "OPEN",
     ("HALF_OPEN", "probe_success"): "CLOSED",
     ("HALF_OPEN", "probe_failure"): "OPEN",
     ("HALF_OPEN", "probe_lost"): "OPEN",
@@ -145,6 +147,17 @@ class Breakers:
         moves = self._adapters.change(ticket.name, lambda row: judged(row, ticket, "nothing", now, self._tuning))
         self._tell(moves, now)
 
+    def vouch(self, name: str) -> bool:
+        """End the pause of an open breaker, whose next attempt is then its probe; False where there is none to end."""
+        now = self._now()
+        moves = self._adapters.change(name, lambda row: vouched(row, now, self._tuning))
+        self._tell(moves, now)
+        return bool(moves)
+
+    def escalate(self, escalation: Escalation) -> None:
+        """Into the log, like those that `report` finds."""
+        self._log.append(self._now(), escalation.kind, escalation_fields(escalation))
+
     def _tell(self, moves: list[Moved], now: int) -> None:
         for move in moves:
             fields: dict[str, Json] = {
@@ -186,6 +199,14 @@ def judged(row: Adapter, ticket: Ticket, verdict: Event, now: int, tuning: Tunin
     return row, [moved] if moved.before != moved.after else []
 
 
+def vouched(row: Adapter, now: int, tuning: Tuning) -> tuple[Adapter, list[Moved]]:
+    """The row with its pause over; unchanged where none is running."""
+    if row.state != "OPEN" or is_ready(row, now, tuning):
+        return row, []
+    row, moved = _moved(row, "vouched", now)
+    return row._replace(opened_ns=max(0, now - pause_ns(row.openings, tuning))), [moved]
+
+
 def _moved(row: Adapter, event: Event, now: int) -> tuple[Adapter, Moved]:
     """The one place where a state is assigned (B1)."""
     assert (row.state, event) in TRANSITIONS, f"{row.state} cannot meet {event}"
@@ -200,7 +221,7 @@ def _moved(row: Adapter, event: Event, now: int) -> tuple[Adapter, Moved]:
             row = row._replace(
                 failures=row.failures + 1, openings=row.openings + 1, opened_ns=now, unwell_ns=row.unwell_ns or now
             )
-        case "nothing" | "cooled" | "probe_nothing":
+        case "nothing" | "cooled" | "vouched" | "probe_nothing":
             pass  # nothing was learnt: the pause that was over stays over
     row = row._replace(state=after, probe="")
     return row, Moved(row.name, before, event, after, row.failures, row.openings)

@@ -20,11 +20,14 @@ from holdfast.store.blobs import Blobs
 if TYPE_CHECKING:
     from holdfast.proxy.refusals import Kind
     from holdfast.proxy.server import ModelProxy
+    from holdfast.proxy.tape import Tape
 
 # Any would do: the loopback inside is the sandbox's own.
 _PORT = 8731
 # The limit's name when money, tokens or requests are used up.
 BUDGET = "budget"
+# A tape is asked in place of the provider, who is told nothing.
+_NO_KEY = "none"
 
 
 class Mark(NamedTuple):
@@ -71,7 +74,7 @@ class Access(NamedTuple):
     def _trouble(self, failures: Mapping[Kind, int], result: Result) -> tuple[Ending | None, str]:
         assert self.proxy is not None
         if failures.get("price"):
-            return "limit", next(each.message for each in reversed(self.proxy.refusals) if each.kind == "price")
+            return "limit", self._said("price")
         if result.usage.output_tokens and result.ending != "failed":
             return None, ""  # a model answered; what else went wrong on the way is the program's to tell
         if failures.get("auth"):
@@ -80,7 +83,14 @@ class Access(NamedTuple):
             return "model_error", "the model answered with errors"
         if failures.get("unreachable"):
             return "model_error", "no model answered"
+        if failures.get("tape"):
+            return "failed", self._said("tape")
         return None, ""
+
+    def _said(self, kind: Kind) -> str:
+        """The newest refusal of this kind."""
+        assert self.proxy is not None
+        return next(each.message for each in reversed(self.proxy.refusals) if each.kind == kind)
 
 
 class Recorded:
@@ -111,20 +121,42 @@ def model_access(
 
     provider = provider_for(settings, own.provider, agent.api)
     require_price(provider, own)
+    key = Secret(_NO_KEY if own.replay else key_of(provider))
     prices = tuple(Price(*price) for price in provider.prices)
-    upstream = Upstream(provider.url, provider.apis, Secret(key_of(provider)), prices)
+    upstream = Upstream(provider.url, provider.apis, key, prices)
     token = "hf-" + secrets.token_hex(24)
     budget = Spending(own.micro_usd, own.tokens, own.turns)
     name = f"m-{secrets.token_hex(6)}"
     transcript = Transcript(state, name)
     try:
         with (
+            _tape_of(own, name) as tape,
             socket_place(name) as socket,
             ModelProxy(
-                socket, upstream, token, budget, hosts=own.hosts, transcript=transcript.write, mask=mask
+                socket, upstream, token, budget, hosts=own.hosts, transcript=transcript.write, mask=mask, tape=tape
             ) as proxy,
         ):
             url = f"http://127.0.0.1:{_PORT}"
             yield Access("proxy", ModelAccess(url, token, own.model), socket, _PORT, proxy)
     finally:
         record.digest = transcript.keep(Blobs(state))
+
+
+@contextmanager
+def _tape_of(own: AgentSettings, name: str) -> Iterator[Tape | None]:
+    """The one that is recorded on, or answers; None where the provider is simply asked."""
+    if not own.record and not own.replay:
+        yield None
+        return
+    from holdfast.proxy.tape import Tape
+    from holdfast.store.tapes import new_tape, tape_lines
+
+    if own.replay:
+        try:
+            tape = Tape.replaying(tape_lines(own.replay))
+        except InvalidInput as error:
+            raise InvalidInput(f"[agents.{own.name}] replay: {error.message}", hint=error.hint) from None
+        yield tape
+        return
+    with new_tape(own.record, name) as lines:
+        yield Tape.recording(lines.write)

@@ -113,6 +113,14 @@ class Patches:
             self._queue(standing, plan.digest)
         return Planned(standing.patch, plan)
 
+    def looked_at(self, sent: Sent) -> Plan:
+        """What it would do now, for somebody who only looks: judged as ever, and written down nowhere."""
+        patch = _parsed(sent)
+        objections = self._objections(patch)
+        if objections:
+            raise _objected(objections)
+        return self._plan(patch, sent)
+
     def follow(self, patch: Patch, source: str, plan: Plan) -> Standing:
         """A patch whose plan is known already, such as the work of an agent; Denied where it is objected to."""
         self.settle()
@@ -166,16 +174,14 @@ class Patches:
 
     def _read(self, sent: Sent) -> Patch:
         try:
-            patch = parse(sent.data)
-            return reverse(patch) if sent.reverse else patch
-        except InvalidInput as error:
-            told = InvalidInput(f"{printable(sent.source)}: {error.message}", hint=error.hint)
+            return _parsed(sent)
+        except InvalidInput as told:
             # What is too large to be one is not kept; a reversal that cannot be says nothing against the patch.
             if len(sent.data) <= MOST_BYTES and not sent.reverse:
                 digest = hashlib.sha256(sent.data).hexdigest()
                 standing = self.history.create(sent.data, digest, self._now(), source=sent.source)
                 self._failed(_let_through(standing), told, grave=False)
-            raise told from None
+            raise
 
     def _known(self, patch: Patch, sent: Sent) -> Standing:
         text = rendered(patch) if sent.reverse else sent.data
@@ -185,7 +191,7 @@ class Patches:
 
     def _validated(self, standing: Standing, patch: Patch) -> Standing:
         """Judged anew every time: policy may have changed since."""
-        objections = (*validate(patch, _scope(self._pipeline.governance.policy(), patch)), *self._uncovered(patch))
+        objections = self._objections(patch)
         if objections:
             error = _objected(objections)
             self._failed(standing, error, grave=any(one.ground in GRAVE for one in objections))
@@ -193,6 +199,9 @@ class Patches:
         if standing.state != "created":
             return standing
         return self.history.move(standing.patch, "validated", self._now())
+
+    def _objections(self, patch: Patch) -> tuple[Objection, ...]:
+        return (*validate(patch, _scope(self._pipeline.governance.policy(), patch)), *self._uncovered(patch))
 
     def _uncovered(self, patch: Patch) -> Iterator[Objection]:
         """E5."""
@@ -299,6 +308,14 @@ class Patches:
             return self._pipeline.records.row(execution)
         except UnknownId:
             return None
+
+
+def _parsed(sent: Sent) -> Patch:
+    try:
+        patch = parse(sent.data)
+        return reverse(patch) if sent.reverse else patch
+    except InvalidInput as error:
+        raise InvalidInput(f"{printable(sent.source)}: {error.message}", hint=error.hint) from None
 
 
 def _let_through(standing: Standing) -> Standing:

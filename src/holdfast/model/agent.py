@@ -184,7 +184,14 @@ class Began(NamedTuple):
     kind: Literal["began"] = "began"
 
 
-Happening: TypeAlias = Said | Used | Asked | Spent | Began
+class Escalated(NamedTuple):
+    """Something about the agent that a person should hear of without having asked, in our words."""
+
+    text: str
+    kind: Literal["escalated"] = "escalated"
+
+
+Happening: TypeAlias = Said | Used | Asked | Spent | Began | Escalated
 
 
 def fields_of(happening: Happening) -> dict[str, object]:
@@ -198,7 +205,7 @@ def fields_of(happening: Happening) -> dict[str, object]:
 def reworded(happening: Happening, word: Callable[[str], str]) -> Happening:
     """With other words in place of what an agent said, such as masked ones."""
     match happening:
-        case Said():
+        case Said() | Escalated():
             return happening._replace(text=word(happening.text))
         case Used():
             return happening._replace(title=word(happening.title), paths=tuple(map(word, happening.paths)))

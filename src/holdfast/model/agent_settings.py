@@ -31,6 +31,9 @@ class AgentSettings(NamedTuple):
     model: str = ""
     # Hosts it may reach besides its model, through the proxy, by name.
     hosts: tuple[str, ...] = ()
+    # A folder for tapes of what its model is asked and answers; or a tape, or such a folder, that answers instead.
+    record: str = ""
+    replay: str = ""
 
 
 class Price(NamedTuple):
@@ -72,9 +75,20 @@ def agents_in(table: Table, limits_of: Limited) -> Iterator[AgentSettings]:
             provider=agent.text("provider") or "",
             model=agent.text("model") or "",
             hosts=agent.texts("hosts") or (),
+            record=_place(agent, "record"),
+            replay=_place(agent, "replay"),
         )
+        if "record" in agent and "replay" in agent:
+            agent.refuse("replay", "and record cannot both be given")
         limits.close()
         agent.close()
+
+
+def _place(table: Table, key: str) -> str:
+    path = table.text(key)
+    if path is not None and not path.startswith("/"):
+        table.refuse(key, "must be an absolute path")
+    return path or ""
 
 
 def providers_in(table: Table) -> Iterator[ProviderSettings]:

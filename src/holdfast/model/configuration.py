@@ -12,11 +12,11 @@ if TYPE_CHECKING:  # it stands on the words of this module
     from holdfast.model.agent_settings import AgentSettings, ProviderSettings
     from holdfast.model.trigger_settings import TriggerSettings
 
-Transport = Literal["acp", "headless", "api", "command", "manual"]
+Transport = Literal["acp", "headless", "api", "command"]
 Network = Literal["none", "loopback", "proxy", "full"]
 Checkpoint = Literal["git", "none"]
 Unsandboxed = Literal["refuse", "allow"]
-TRANSPORTS: tuple[Transport, ...] = ("acp", "headless", "api", "command", "manual")
+TRANSPORTS: tuple[Transport, ...] = ("acp", "headless", "api", "command")
 NETWORKS: tuple[Network, ...] = ("none", "loopback", "proxy", "full")
 CHECKPOINTS: tuple[Checkpoint, ...] = ("git", "none")
 UNSANDBOXED: tuple[Unsandboxed, ...] = ("refuse", "allow")

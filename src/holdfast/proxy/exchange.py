@@ -87,6 +87,7 @@ class Exchange:
         self._usage, self._estimated = Usage(0), False
         self._request: Body | None = None
         self._said = ""
+        self._notes: tuple[str, ...] = ()
 
     def run(self) -> None:
         """Answer it. Gone and Broken end the connection; everything else was answered."""
@@ -177,9 +178,16 @@ class Exchange:
         self._house.pool.give(wire)
         self._finish(bill)
         if tape is not None and taped is not None:
-            secrets = (self._house.upstream.key.reveal(), self._house.token)
-            self._house.record.attempt(lambda: tape.keep(digest, route.path, taped, secrets))
+            self._house.record.attempt(lambda: self._taped(tape, digest, route.path, taped, bill))
         return bill.status
+
+    def _taped(self, tape: Tape, digest: str, path: str, taped: Taped, bill: _Bill) -> None:
+        """As it came, and as it reads put together: a secret may come in two pieces."""
+        record, house = self._house.record, self._house
+        if record.shows_secrets(b"".join(taped.chunks).decode("utf-8", "replace"), bill.spoken):
+            tape.leave_out(digest, path, "its answer held what looks like a secret")
+        else:
+            tape.keep(digest, path, taped, (house.upstream.key.reveal(), house.token))
 
     def _sent(self, wire: Wire, route: Route, bill: _Bill) -> h11.Response:
         """Ask, and wait for the head of the answer."""
@@ -258,6 +266,7 @@ class Exchange:
 
     def _replayed(self, taped: Taped, bill: _Bill) -> int:
         bill.sent, bill.status = True, taped.status
+        self._notes = ("from a tape: nobody was asked",)
         if taped.status >= 400:
             self._house.tally.count("auth" if taped.status in (401, 403) else "model_error")
         self._whole(taped, bill)
@@ -317,7 +326,8 @@ class Exchange:
             Noted(
                 self._api, self._method, self._target.path, status, outcome,
                 round((time.monotonic() - self._start) * 1000),
-                asked.model if asked else "", self._usage, self._estimated, asked.notes if asked else (),
+                asked.model if asked else "", self._usage, self._estimated,
+                (*self._notes, *(asked.notes if asked else ())),
                 self._request, len(asked.raw) if asked else 0, self._said,
             )
         )  # fmt: skip

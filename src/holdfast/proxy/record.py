@@ -64,6 +64,11 @@ class Record:
             text = text.replace(secret, _HIDDEN)
         return self._mask(text) if self._mask else text
 
+    def shows_secrets(self, *texts: str) -> bool:
+        """Whether the caller's mask finds something; what is too long to be looked through counts as yes."""
+        mask = self._mask
+        return mask is not None and any(len(text) > _LONGEST or mask(text) != text for text in texts)
+
     def note(self, noted: Noted) -> None:
         """Write it down; called from the threads of all connections."""
         sink = self._sink

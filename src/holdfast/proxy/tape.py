@@ -2,12 +2,17 @@
 
     {"tape": "holdfast/1"}
     {"request": "<digest>", "path": "/v1/messages", "status": 200, "headers": [[…]], "chunks": ["…", {"base64": "…"}]}
+    {"request": "<digest>", "path": "/v1/messages", "left_out": "why"}
+
+Several tapes one after the other are a tape.
 
 Invariants
   T1  A request is known by method, path and body, without what differs from run to run (VOLATILE).
   T2  Neither key nor token is on a tape: requests are there as digests, and answers are searched before.
   T3  In replay, what is not on the tape is refused. It is never asked upstream.
   T4  The same question asked again gets the next of its answers; the last one is repeated.
+  T5  An answer in which something has the shape of a secret is left out, and its question is refused in replay: masked
+      it would be another answer, and what an agent makes of that nobody has seen.
 """
 
 from __future__ import annotations
@@ -44,8 +49,10 @@ class Taped(NamedTuple):
 class Tape:
     """Made by `recording` or `replaying`."""
 
-    def __init__(self, write: WriteLine | None, answers: dict[str, list[Taped]]) -> None:
-        self._write, self._answers = write, answers
+    def __init__(
+        self, write: WriteLine | None, answers: dict[str, list[Taped]], left_out: Mapping[str, str] | None = None
+    ) -> None:
+        self._write, self._answers, self._left_out = write, answers, left_out or {}
         self._lock = threading.Lock()
 
     @classmethod
@@ -57,20 +64,27 @@ class Tape:
     def replaying(cls, lines: Iterable[str]) -> Tape:
         """InvalidInput when this is no tape, or one of another version."""
         found: dict[str, list[Taped]] = {}
+        left_out: dict[str, str] = {}
         number = 0
         for number, line in enumerate(lines, 1):
             try:
-                value = json.loads(line)
-                if number == 1:
-                    _check_format(value)
-                    continue
-                digest, taped = _read(value)
+                match json.loads(line):
+                    case {"tape": _} as value:
+                        _check_format(value)
+                    case value if number == 1:
+                        _check_format(value)
+                    case {"request": str(digest), "path": str(), "left_out": str(why)}:
+                        left_out[digest] = why
+                    case {"kind": "left_out", "lines": int()}:
+                        pass  # it grew too large: what is not on it is refused like anything else
+                    case value:
+                        digest, taped = _read(value)
+                        found.setdefault(digest, []).append(taped)
             except (ValueError, TypeError, KeyError, RecursionError) as error:
                 raise InvalidInput(f"line {number} of the tape cannot be read: {error}") from None
-            found.setdefault(digest, []).append(taped)
         if not number:
             raise InvalidInput("the tape is empty")
-        return cls(None, found)
+        return cls(None, found, left_out)
 
     @property
     def replays(self) -> bool:
@@ -81,7 +95,8 @@ class Tape:
         with self._lock:
             answers = self._answers.get(digest)
             if not answers:
-                raise Refused("tape", 409, "not on tape: this request was not recorded, and replay asks nobody")
+                why = self._left_out.get(digest, "this request was not recorded")
+                raise Refused("tape", 409, f"not on tape: {why}, and replay asks nobody")
             return answers.pop(0) if len(answers) > 1 else answers[0]
 
     def keep(self, digest: str, path: str, taped: Taped, secrets: tuple[str, ...]) -> None:
@@ -93,6 +108,12 @@ class Tape:
                 "chunks": [_spelled(chunk) for chunk in chunks]}  # fmt: skip
         with self._lock:
             self._write(line)
+
+    def leave_out(self, digest: str, path: str, why: str) -> None:
+        """T5."""
+        if self._write is not None:
+            with self._lock:
+                self._write({"request": digest, "path": path, "left_out": why})
 
 
 def request_digest(method: str, path: str, body: Body | None) -> str:

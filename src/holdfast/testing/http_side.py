@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+from holdfast.model.agent import Usage
 from holdfast.testing.conversation import Json
 
 _MOST = 64 << 20
@@ -29,12 +30,13 @@ class Arrived(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """An answer: one document, or a stream of events."""
+    """An answer: one document, or a stream of events; `usage` is what it costs."""
 
     status: int
     document: Json | list[Any] | None
     events: tuple[tuple[str, Json | str], ...] = ()
     retry_after: int | None = None
+    usage: Usage = Usage()
 
 
 class HttpSide:

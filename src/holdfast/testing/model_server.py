@@ -44,7 +44,7 @@ Kind = Literal["step", "aside", "count", "models", "refused"]
 
 
 class Seen(NamedTuple):
-    """A request as it came, and what was made of it; `number` is that of the answer in its script."""
+    """A request as it came, what was made of it, and what that cost; `number` is that of the answer in its script."""
 
     method: str
     path: str
@@ -55,6 +55,7 @@ class Seen(NamedTuple):
     status: int
     kind: Kind
     number: int = 0
+    usage: Usage = Usage()
 
     @property
     def document(self) -> Json:
@@ -121,7 +122,7 @@ class ScriptedModel:
         api = _api_of(arrived)
         kind, number, answered = self._judged(arrived, api)
         with self._lock:
-            self.seen.append(Seen(*arrived[:5], api, answered.status, kind, number))
+            self.seen.append(Seen(*arrived[:5], api, answered.status, kind, number, answered.usage))
         return answered
 
     def _judged(self, arrived: Arrived, api: Api | None) -> tuple[Kind, int, Answered]:
@@ -165,14 +166,15 @@ class ScriptedModel:
         )
         tokens = counted(conversation, written)
         reply = Reply(turn.answer, tokens, conversation.model or self._models[0], conversation.mark)
-        self._count(arrived.key, Usage(1, tokens.taken, tokens.given))
+        usage = Usage(1, tokens.taken, tokens.given)
+        self._count(arrived.key, usage)
         if not conversation.streamed:
-            return kind, turn.number, Answered(200, wire.whole(reply))
+            return kind, turn.number, Answered(200, wire.whole(reply), usage=usage)
         events = list(wire.pieces(reply, body))
         # Gemini streams one JSON array unless it is asked for events.
         if wire is gemini and "alt=sse" not in arrived.query:
-            return kind, turn.number, Answered(200, [data for _, data in events])
-        return kind, turn.number, Answered(200, None, events=tuple(events))
+            return kind, turn.number, Answered(200, [data for _, data in events], usage=usage)
+        return kind, turn.number, Answered(200, None, events=tuple(events), usage=usage)
 
     def _delayed(self, before: tuple[Delay, ...], mark: str) -> Error | None:
         """Sit out what comes before the answer; the error that comes instead of it, if one does."""

@@ -8,12 +8,14 @@ into the sandbox from outside while it works.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -23,6 +25,7 @@ from holdfast.engine.simulator import Simulated
 from holdfast.model.agent import Happening
 from holdfast.model.canonical import Json
 from holdfast.model.plan import Agent, Plan
+from holdfast.store.blobs import Blobs
 from holdfast.testing.model_server import ScriptedModel
 from holdfast.wiring import Holdfast
 from real_bench import PROGRAMS
@@ -77,12 +80,51 @@ class House(NamedTuple):
         assert isinstance(measured, dict)
         return measured
 
+    def asked(self) -> list[dict[str, Any]]:
+        """What the proxy wrote down of each question that had to be paid for, in the last task."""
+        last = [entry for entry in self.hf.ledger.entries() if entry.kind == "delegation"][-1]
+        lines = map(json.loads, Blobs(self.hf.site.state).get(str(last.body["asked"])).splitlines())
+        return [line for line in lines if line["requests"]]
+
+    def require_counted_as_sold(self) -> list[dict[str, Any]]:
+        """Every whole answer is counted with the very tokens that the model sold it for, and is in the sum.
+
+        A program that ends takes its side questions with it (a title, who speaks next). Such an answer was sold and
+        never arrived, so nobody told the proxy what it cost: it is estimated, and marked so. Those are returned.
+        """
+        lines, counted = self.asked(), self.measured["usage"]
+        assert isinstance(counted, dict)
+        for field in ("requests", "input_tokens", "output_tokens"):
+            assert sum(line[field] for line in lines) == counted[field]
+        whole = Counter(_tokens(line) for line in lines if not line["estimated"])
+        cut = [line for line in lines if line["estimated"]]
+        sold = Counter(seen.usage[1:3] for seen in self.model.seen if seen.usage.requests)
+        steps = Counter(seen.usage[1:3] for seen in self.model.seen if seen.usage.requests and seen.kind == "step")
+        assert whole <= sold
+        assert steps <= whole, "an answer that the work stands on was not counted as sold"
+        assert sold.total() - whole.total() <= len(cut)
+        assert all(line["outcome"] != "answered" for line in cut), cut
+        return cut
+
+
+def _tokens(line: dict[str, Any]) -> tuple[int, int]:
+    return line["input_tokens"], line["output_tokens"]
+
 
 @contextmanager
 def hired(
-    name: str, tmp_path: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, limits: str = ""
+    name: str,
+    tmp_path: Path,
+    model: ScriptedModel,
+    monkeypatch: pytest.MonkeyPatch,
+    limits: str = "",
+    more: str = "",
+    transport: str = "",
 ) -> Iterator[House]:
-    """Over ACP where the program speaks it. Skips a program that is not installed. `limits` are those of its table."""
+    """Over ACP where the program speaks it, if nothing else is said. Skips a program that is not installed.
+
+    `limits` are those of its table, `more` are further lines of it.
+    """
     if not (PROGRAMS / COMMANDS.get(name, name)).exists():
         pytest.skip(f"{name} is not there; scripts/agent-programs installs it")
     monkeypatch.setenv("PATH", f"{PROGRAMS}:/usr/local/bin:/usr/bin:/bin")
@@ -98,9 +140,10 @@ api = ["openai", "responses", "anthropic", "gemini"]
 key_env = "{_KEY_ENV}"
 [agents.{name}]
 provider = "scripted"
-transport = "{TRANSPORTS.get(name, "acp")}"
+transport = "{transport or TRANSPORTS.get(name, "acp")}"
 model = "{MODELS[name]}"
 limits = {{ {limits} }}
+{more}
 """)
         holdfast.init(str(workspace))
         hf = holdfast.open(str(workspace))

@@ -1,0 +1,60 @@
+"""holdfast run: who gets a task by a person's decision, and an agent's own tick, which proves nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from delegated import configured
+from roadmapped import boxes, git, mapped, script
+
+
+def routed(here: Any, text: str) -> None:
+    """Two agents who could both do it; the file says who shall."""
+    agent = script(here)
+    command = json.dumps(["python3", str(agent), "{task_file}"])
+    configured("".join(f'[agents.{name}]\ncommand = {command}\nnetwork = "none"\n' for name in ("aa", "zz")))
+    (here.directory / "routing_decisions.json").write_text(text)
+    for words in (["add", "-A"], ["commit", "-qm", "who does what"]):
+        git(here, *words)
+
+
+def test_a_persons_decisions_about_agents_are_followed(guarded: Any) -> None:
+    """`routing_decisions.json` stands above the score, for the tasks it names; the others go to the best."""
+    here = mapped(guarded, "Create a.py", "Create b.py")
+    routed(here, json.dumps({"version": 1, "decisions": [{"task": "1.2", "agent": "zz", "reason": "knows it"}]}))
+    done = here.fresh("run", "--yes", "--json")
+    assert done.status == 0, done.err
+    lines = (here.directory / ".holdfast/ledger.jsonl").read_text().splitlines()
+    bodies = [entry["body"] for entry in map(json.loads, lines) if entry["kind"] == "delegation"]
+    assert [body["agent"] for body in bodies] == ["aa", "zz"]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"decisions": [{"task": "1.1", "agent": "nobody"}]}', '{"decisions": [{"tasks": "1.1"}]}']
+)
+def test_decisions_that_cannot_be_followed_are_asked_about(guarded: Any, text: str) -> None:
+    """A file that cannot be read, or names nobody, never becomes a missing decision: the task waits for a person."""
+    here = mapped(guarded, "Create a.py")
+    routed(here, text)
+    done = here.fresh("run", "--yes")
+    assert done.status == 3
+    assert "routing_decisions.json" in done.err or "the routing decision for 1.1 names nobody" in done.err
+    assert boxes(here) == "."
+
+
+def test_an_agent_that_only_ticks_its_box_did_nothing(guarded: Any) -> None:
+    """What it was asked to make is not there: the task is not done, and the box is open."""
+    here = mapped(guarded, "Create a.py")
+    script(here).write_text(
+        "text = open('ROADMAP.md').read()\n"
+        "open('ROADMAP.md', 'w').write(text.replace('[ ]', '[x]'))\n"
+        "print('All done, every test passes.')\n"
+    )
+    done = here.fresh("run", "--agent", "mine", "--yes", "--json")
+    assert done.status != 0
+    assert boxes(here) == "."
+    (task,) = done.document["tasks"]
+    assert task["status"] != "COMPLETED"
