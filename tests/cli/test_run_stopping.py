@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sqlite3
 import subprocess
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -26,9 +29,9 @@ def terminal() -> Any:
     made.close()
 
 
-def begun(here: Any, **more: Any) -> subprocess.Popen[bytes]:
+def begun(here: Any, *words: str, **more: Any) -> subprocess.Popen[bytes]:
     """A run whose second task is being worked on, and would be for two minutes."""
-    process: subprocess.Popen[bytes] = here.start(*RUN, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+    process: subprocess.Popen[bytes] = here.start(*RUN, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
     wait_until(lambda: process.poll() is not None or (boxes(here) == "x.." and agents_alive(here)))
     assert process.poll() is None, process.communicate()
     return process
@@ -78,6 +81,33 @@ def test_twice_stops_now(guarded: Any) -> None:
     goes_on(here)
 
 
+def test_who_leaves_now_is_told_that_something_landed(guarded: Any) -> None:
+    """`stop --now` after a landing: the answer for programs says that the workspace was changed."""
+    here = mapped(guarded, *SLOW)
+    process = begun(here, "--json")
+    assert here("stop", "--now").status == 0
+    status, out, _ = ended(process)
+    assert (status, json.loads(out)["error"]["changed"]) == (130, True)
+
+
+def renamed(here: Any, table: str, name: str) -> None:
+    with closing(sqlite3.connect(here.directory / ".holdfast" / "engine.db", timeout=30)) as database:
+        database.execute(f"ALTER TABLE {table} RENAME TO {name}")
+
+
+def test_a_broken_engine_ends_the_run_in_our_words(guarded: Any) -> None:
+    """A database of the engine that cannot be used any more is exit 5, and the answer says that something landed."""
+    here = mapped(guarded, *SLOW)
+    process = begun(here, "--json")
+    renamed(here, "workflow_status", "gone")
+    status, out, err = ended(process, 60)
+    told = json.loads(out)["error"]
+    assert (status, told["code"], told["changed"]) == (5, "blocked", True), err
+    assert told["message"].startswith("the engine's database cannot be used: no such table")
+    renamed(here, "gone", "workflow_status")
+    goes_on(here)
+
+
 def test_a_kill_is_survived(guarded: Any) -> None:
     """kill -9: no agent stays behind, `status` and `tasks` say that it was interrupted, `resume` goes on."""
     here = mapped(guarded, *SLOW)
@@ -101,7 +131,8 @@ def test_stop_from_another_terminal(guarded: Any, words: tuple[str, ...]) -> Non
     assert (looked["life"], looked["pid"], looked["state"]) == ("alive", process.pid, "RUNNING")
     second = here.fresh(*RUN, "--json")
     assert (second.status, second.document["error"]["code"]) == (9, "locked")
-    for verb in (("reset", "1.3"), ("retry", "1.3"), ("undo", "1.1", "--yes")):
+    back = ("restore", "--at", "1 hour ago", "--yes")
+    for verb in (("reset", "1.3"), ("retry", "1.3"), ("undo", "1.1", "--yes"), back):
         assert here.fresh(*verb).status == 9, verb
     assert here(*words).status == 0
     assert ended(process)[0] == 130

@@ -61,6 +61,29 @@ def test_a_roadmap_that_changes_is_driven(guarded: Any) -> None:
     assert commits(here) == ["1.1 Create a.py", "1.2 Create b.py"]
 
 
+def test_a_run_that_fails_after_it_began_is_told(guarded: Any) -> None:
+    """A ledger that is damaged while an attended run goes on is the end of that run, and the person hears of it."""
+    here = mapped(guarded, "Create a.py")
+    slow = "import time\ntime.sleep(4)\nopen('a.py', 'w').write('x = 1\\n')\n"
+    script(here).write_text(slow)
+    agents = f'[agents.mine]\ncommand = ["python3", "{script(here)}", "{{task_file}}"]\nnetwork = "none"\n'
+    trigger = '[triggers.plan]\nchanged = ["ROADMAP.md"]\nsettle = "100ms"\nroadmap = "ROADMAP.md"\nagent = "mine"\n'
+    configured(agents + trigger + '[policy]\nwithout_health = "allow"\n')
+    with working(here.directory) as child:
+        assert child.stderr is not None
+        assert "Attends" in child.stderr.readline()
+        time.sleep(1.5)  # it has looked at the file as it is
+        with (here.directory / "ROADMAP.md").open("a", encoding="utf-8") as file:
+            file.write("- [ ] 1.2 Create b.py\n")
+        lines = [child.stderr.readline(), child.stderr.readline()]
+        assert sorted(line.split()[0] for line in lines) == ["EXECUTION_STARTED", "started"]
+        with (here.directory / ".holdfast/ledger.jsonl").open("a", encoding="utf-8") as file:
+            file.write("garbage\n")
+        assert child.stderr.readline().startswith("failed plan: ")
+        child.send_signal(signal.SIGTERM)
+        child.communicate(timeout=PATIENCE_S)
+
+
 def test_without_a_trigger_there_is_nothing_to_attend(guarded: Any) -> None:
     """Exit 5, with what to write where."""
     here = mapped(guarded, "Create a.py")
@@ -87,6 +110,32 @@ def test_a_worker_without_a_workspace_does_the_work_of_a_run(guarded: Any, tmp_p
         cluster.remove()
     assert (boxes(here), sorted(commits(here))) == ("xx", ["1.1 Create a.py", "1.2 Create b.py"])
     assert git(here, "status", "--short") == "?? uncommitted.txt\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "status"),
+    [
+        ("postgresql://u:SECRETPW@127.0.0.1:1/x", 5),
+        ("postgresql://u:SECRETPW@127.0.0.1:99999/x", 5),
+        ("postgresql://u:SECRETPW@127.0.0.1:1/x?sslmode=SECRETPW", 5),
+        ("postgresql://u@127.0.0.1:1/x?password=SECRETPW&SECRETPW=bar", 5),
+        ("postgresql://u:SECRETPW@[::1/x", 2),
+        ("mysql://u:SECRETPW@h/x", 2),
+        ("u:SECRETPW@h", 2),
+    ],
+)
+def test_a_database_of_no_use_is_told_before_anything_is_written_down(guarded: Any, url: str, status: int) -> None:
+    """Run and worker say so in our words, without the password; no run is there afterwards, and the next one starts."""
+    here = mapped(guarded, "Create a.py")
+    verbs = (
+        ("run", "--agent", "mine", "--yes"),
+        ("worker", "--workspace", "w-x", "--folder", str(here.directory / "w")),
+    )
+    for words in verbs:
+        done = here.fresh(*words, "--database", url)
+        assert (done.status, "internal" in done.err, "SECRETPW" in done.out + done.err) == (status, False, False)
+        assert "database" in done.err or "PostgreSQL" in done.err
+    assert here("resume").status == 2, "there is no run"
 
 
 @pytest.mark.parametrize("words", [("--database", "postgresql://127.0.0.1:1/none"), ("--lease", "1")])

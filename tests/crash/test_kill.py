@@ -34,20 +34,9 @@ from holdfast.testing import ALL, CHANGES, FaultyCalls, Kill, KillAt
 
 Counted = Callable[[int], None]
 NAMES = [scenario.name for scenario in SCENARIOS]
-# Each action, few and many, forwards and backwards; those that take longest in `make test-long`.
-BOUNDED = [
-    "one",
-    "few",
-    "folders",
-    "types",
-    "modes",
-    "many",
-    pytest.param("few-unhealthy", marks=pytest.mark.long),
-    pytest.param("types-undo", marks=pytest.mark.long),
-    pytest.param("few-redo", marks=pytest.mark.long),
-    pytest.param("few-merge", marks=pytest.mark.long),
-    pytest.param("many-restore", marks=pytest.mark.long),
-]
+# Each action, few and many, forwards and backwards. Those that take longest are in `make test-long`.
+OFTEN = ["one", "few", "folders", "types", "modes", "many"]
+SELDOM = ["few-unhealthy", "types-undo", "few-redo", "few-merge", "many-restore"]
 AT_LEAST = 500
 
 
@@ -67,7 +56,7 @@ def verdicts(arena: Arena, scenario: Scenario, kills: list[Kill], counted: froze
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("name", BOUNDED)
+@pytest.mark.parametrize("name", [*OFTEN, *(pytest.param(name, marks=pytest.mark.long) for name in SELDOM)])
 def test_killed_before_every_change_of_the_disk(name: str, arena: Arena, kill_points: Counted) -> None:
     """A process killed before any call that changes the disk leaves, after recovery, the old tree or the new one."""
     kills = bounded_points(arena.outcome(BY_NAME[name]))
@@ -78,7 +67,7 @@ def test_killed_before_every_change_of_the_disk(name: str, arena: Arena, kill_po
 @pytest.mark.crash
 def test_the_bounded_part_has_five_hundred_points(arena: Arena, kill_points: Counted) -> None:
     """`make test` kills at no fewer than 500 different places."""
-    counts = {name: len(bounded_points(arena.outcome(BY_NAME[name]))) for name in BOUNDED}
+    counts = {name: len(bounded_points(arena.outcome(BY_NAME[name]))) for name in OFTEN}
     print(f"kill points in make test: {sum(counts.values())} ({counts})")
     assert sum(counts.values()) >= AT_LEAST
 

@@ -1,17 +1,21 @@
 """One try of a check, and the words for it.
 
 A command gets a clean environment and a private HOME and TMPDIR, so that it finds none of the user's secrets or
-settings there and leaves nothing behind; both are removed when it has ended and all its processes are gone.
+settings there and leaves nothing behind; both are removed when it has ended and all its processes are gone,
+or by whoever tries a command later, if we were killed.
 Whoever isolates the command (`run`) may put a home and a TMPDIR of its own in their place.
 Reports it shall leave for us go to a directory of the same kind, which it is told by the word REPORTS in its arguments.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import stat
+import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import NamedTuple, TypeAlias
 
 from holdfast.checks.tree import read_beneath
@@ -22,6 +26,9 @@ from holdfast.sandbox.process import Command, Finished, clean_environment, run
 OUTPUT_LIMIT = 4 << 20
 REPORT_LIMIT = 32 << 20
 GRACE_MS = 500
+_PREFIX = "holdfast-check-"
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_TO_LOCK_S = 60
 REPORTS = "{reports}"
 # Tells whoever isolates a command which directory it must be able to write for its reports.
 REPORTS_VARIABLE = "HOLDFAST_REPORTS"
@@ -67,9 +74,7 @@ def try_command(
     reports: tuple[str, ...] = (),
 ) -> Attempt:
     """Run one command in `directory`. What cannot be started is a failed attempt."""
-    import tempfile
-
-    private = tempfile.mkdtemp(prefix="holdfast-check-")
+    private, held = _private_place()
     try:
         home, tmpdir, left = (os.path.join(private, name) for name in ("home", "tmp", "reports"))
         for path in (home, tmpdir, left):
@@ -97,7 +102,46 @@ def try_command(
         )
     finally:
         leftover = _remove(private)
+        os.close(held)
     return attempt._replace(remarks=attempt.remarks + leftover)
+
+
+def _private_place() -> tuple[str, int]:
+    """A new directory, and the lock on it, which the kernel gives up when we are killed."""
+    import tempfile
+
+    _sweep(tempfile.gettempdir())
+    private = tempfile.mkdtemp(prefix=_PREFIX)
+    held = os.open(private, _DIRECTORY)
+    fcntl.flock(held, fcntl.LOCK_SH)
+    return private, held
+
+
+@cache
+def _sweep(folder: str) -> None:
+    """Once a process: remove what others left who were killed. Who has just made one has a minute to lock it."""
+    with os.scandir(folder) as entries:
+        ours = [entry.path for entry in entries if entry.name.startswith(_PREFIX) and _is_old(entry)]
+    for path in ours:
+        try:
+            held = os.open(path, _DIRECTORY)
+        except OSError:
+            continue  # somebody else was quicker
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(path)
+        except OSError:
+            continue  # in use
+        finally:
+            os.close(held)
+
+
+def _is_old(entry: os.DirEntry[str]) -> bool:
+    try:
+        about = entry.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and about.st_mtime < time.time() - _TO_LOCK_S
 
 
 def _let_the_sandbox_write(directory: str) -> None:

@@ -30,7 +30,7 @@ from holdfast.cli.verbs import Face
 from holdfast.cli.watching import person_at
 from holdfast.engine.roadmap_runs import Crew, stopped_by_a_person
 from holdfast.errors import HoldfastError, Interrupted
-from holdfast.model.run import RunEvent, RunFinished, RunRecord
+from holdfast.model.run import RunEvent, RunFinished, RunRecord, TaskCompleted, TaskMoved
 from holdfast.wiring import Holdfast
 from holdfast.wiring import open as open_workspace
 
@@ -57,12 +57,25 @@ class Brake:
         self._screen = screen
         self._told = False
         self.asked = ""
+        self._landed = False
+        self._landing: set[str] = set()
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         """C3."""
         if self.asked:
             self.leave_now()
         self.asked = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+
+    def see(self, event: RunEvent) -> None:
+        """Keep in mind whether somebody who leaves now leaves something changed behind."""
+        if isinstance(event, TaskCompleted):
+            self._landed = True
+        elif isinstance(event, TaskMoved):
+            (self._landing.add if event.state == "VALIDATING" else self._landing.discard)(event.task)
+
+    @property
+    def changed(self) -> bool:
+        return self._landed or bool(self._landing)
 
     def tell(self) -> str:
         """Why to stop, once somebody asked; they are told that they were heard."""
@@ -74,7 +87,7 @@ class Brake:
     def leave_now(self) -> NoReturn:
         """C1: our end is the end of every agent. The ledger knows what was begun."""
         if self._screen.form != "text":
-            told = {"code": Interrupted.code, "message": _NOW, "hint": "holdfast resume", "changed": False}
+            told = {"code": Interrupted.code, "message": _NOW, "hint": "holdfast resume", "changed": self.changed}
             _write(1, json.dumps({"schema": SCHEMA, "error": told}).encode() + b"\n")
         _write(2, (_SHOW_CURSOR + b"\r" if os.isatty(2) else b"") + _NOW.encode() + b"\n")
         os._exit(Interrupted.exit_status)
@@ -93,6 +106,7 @@ def drive(face: Face, hf: Holdfast, go: Callable[[Crew], RunRecord]) -> int:
         return asked
 
     def watch(event: RunEvent) -> None:
+        brake.see(event)
         view(event)
         if isinstance(event, RunFinished) and view.working:
             view.close()
@@ -103,6 +117,8 @@ def drive(face: Face, hf: Holdfast, go: Callable[[Crew], RunRecord]) -> int:
             run = go(Crew(watcher=watch, person=_person(screen, view), stop=stop))
         except BaseException as error:
             view.close()
+            if isinstance(error, HoldfastError):
+                error.changed |= brake.changed
             if view.working:
                 _end(_failed(screen, error))
             raise

@@ -1,6 +1,7 @@
 """Attending a workspace: what schedules, files, webhooks and queues ask for is started here, and driven to its end.
 
 One run at a time drives a workspace: what fires while one goes on is refused by its lock, recorded and told.
+A run that fails is told too, whenever it does and whatever of.
 """
 
 from __future__ import annotations
@@ -8,15 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from holdfast.errors import Blocked, HoldfastError
-from holdfast.model.run import RunEvent, RunOptions
+from holdfast.model.run import RunEvent, RunOptions, RunStarted
+from holdfast.model.trigger import Firing, Told
 from holdfast.wiring.guard import user
 from holdfast.wiring.opening import open  # noqa: A004 (`holdfast.open` is the front door)
-
-if TYPE_CHECKING:
-    from holdfast.model.trigger import Firing, Told
 
 _PATIENCE = 60.0
 
@@ -41,7 +39,7 @@ def attend(path: str, stop: threading.Event, tell: Callable[[Told], None], watch
         tokens = tokens_of(settings)
         if tokens:
             stack.enter_context(Hooks(tokens, triggers.happened))
-        running = _Running(hf.path, stop, watch)
+        running = _Running(hf.path, stop, tell, watch)
         stack.callback(running.join)
         sources = sources_of(settings, hf.site.workspace, Box(hf.pipeline, user()))
         attended(triggers, memory, sources, running.start, tell=tell, stop=stop)
@@ -50,22 +48,29 @@ def attend(path: str, stop: threading.Event, tell: Callable[[Told], None], watch
 class _Running:
     """Runs in threads of their own; `start` comes back when the run is in the ledger."""
 
-    def __init__(self, path: str, stop: threading.Event, watch: Callable[[RunEvent], None]) -> None:
-        self._path, self._stop, self._watch = path, stop, watch
+    def __init__(
+        self, path: str, stop: threading.Event, tell: Callable[[Told], None], watch: Callable[[RunEvent], None]
+    ) -> None:
+        self._path, self._stop, self._tell, self._watch = path, stop, tell, watch
         self._threads: list[threading.Thread] = []
 
     def start(self, firing: Firing) -> None:
         begun, refused = threading.Event(), list[HoldfastError]()
 
         def see(event: RunEvent) -> None:
-            begun.set()
+            if isinstance(event, RunStarted):
+                begun.set()
             self._watch(event)
 
         def drive() -> None:
             try:
                 self._drive(firing, see)
-            except HoldfastError as error:
-                refused.append(error)
+            except Exception as error:  # noqa: BLE001 (a thread has nobody above it who would tell)
+                failure = error if isinstance(error, HoldfastError) else HoldfastError(f"internal error: {error!r}")
+                if begun.is_set():
+                    self._tell(Told("failed", firing.trigger, failure.message, firing.id))
+                else:
+                    refused.append(failure)
             finally:
                 begun.set()
 
