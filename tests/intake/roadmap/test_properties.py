@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
@@ -26,6 +27,24 @@ PIECES = st.sampled_from(
      b"- T001 before T002\n", b"{", b"}", b'"tasks": [', b'"title": "x"', b"]", b",", b":white_check_mark: "]
 )  # fmt: skip
 ODD = st.one_of(st.binary(max_size=300), st.lists(PIECES, max_size=60).map(b"".join))
+# Whole lines, so that usual files come up as well, with headings, code and references that fit together.
+LINES = st.sampled_from(
+    [b"- [ ] Add the parser", b"- [x] Add the lexer", b"* [X] Tell about it", b"+ [ ] Ship it.", b"1. [ ] Count",
+     b"2. Number", b"- [ ] Task 4 of the list", b"- [ ] Task 4: worded", b"- [ ] T001 Set up", b"- [ ] **Bold** words",
+     b"- [ ] Ends:", b"- [ ] Same", b"- [ ] Same", b"- [/] Half", b"- [-] Dropped", b"- [?] Unknown", b"- [ ]",
+     b"- [ ] ", b"-\t[ ] Tab", b"- [ ] See `docs/a.md`", b"- [ ] Add it (depends on Add the lexer)", b"- bullet",
+     b"- [ ] Dep**end**s on Ship it", b"  - [ ] with a test", b"  - [x] \xe2\x9c\x85 done twice", b"    - [ ] deep",
+     b"\t- [ ] tab", b" - [ ] one blank", b"# Roadmap", b"## Phase 1: Base", b"## Phase 2: More", b"### 1.1 Area",
+     b"# T014 heading", b"### Task 2: do it", b"## [ ] open heading", b"## Legend", b"## Dependencies",
+     b"- T001 before T014", b"**Goal**: all works", b"Files: a.py", b"  **Files**: `own.py`", b"- **Files**: `q.py`",
+     b"  Priority: low", b"**Prerequisites**: Phase 1", b"  Depends on **Add the parser**", b"  after: Same",
+     b"  depends on T001, then after: more", b"  Blocked by Phase 1", b"```", b"  ```", b"````python", b"~~~",
+     b"<!-- comment", b"-->", b"", b"", b"  ", b"Prose at the margin.", b"  Prose.", b"\xe2\x9c\x85 Signed",
+     b"- \xe2\x9d\x8c listed sign", b"- [ ] nul \x00", b"- [ ] bad \xff", b"- [ ] \xc3\x9cber"]
+)  # fmt: skip
+FILES = st.tuples(st.lists(LINES, max_size=40), st.sampled_from([b"\n", b"\n", b"\r\n", b"\r"])).map(
+    lambda parts: parts[1].join(parts[0])
+)
 WORDS = st.text(alphabet="abcdefgh ", min_size=3, max_size=20).map(str.strip).filter(lambda text: len(text) > 2)
 
 
@@ -46,7 +65,7 @@ def _json_like() -> st.SearchStrategy[bytes]:
     return shapes.map(lambda value: json.dumps(value).encode())
 
 
-@given(data=st.one_of(ODD, _json_like()), name=NAMES)
+@given(data=st.one_of(ODD, FILES, _json_like()), name=NAMES)
 @example(data=b"[" * 5_000, name="tasks.json")
 @example(data=b'{"a":' * 5_000, name="ROADMAP.md")
 @example(data=b'["\\ud800"]', name="tasks.json")
@@ -70,7 +89,7 @@ def test_any_bytes_become_a_roadmap_of_sound_nouns(data: bytes, name: str) -> No
         "".join((task.title, task.body, task.section, *task.files)).encode("utf-8")
 
 
-@given(data=st.one_of(ODD, _json_like()), name=NAMES, choices=st.lists(st.booleans(), min_size=1, max_size=8))
+@given(data=st.one_of(ODD, FILES, _json_like()), name=NAMES, choices=st.lists(st.booleans(), min_size=1, max_size=8))
 def test_ticking_changes_marks_and_nothing_else(data: bytes, name: str, choices: list[bool]) -> None:
     """The wanted answers are read back, all else is read as before, and a second time changes nothing."""
     before = parse(data, name)
@@ -85,6 +104,57 @@ def test_ticking_changes_marks_and_nothing_else(data: bytes, name: str, choices:
     assert [task._replace(done=False) for task in after.tasks] == [task._replace(done=False) for task in before.tasks]
     assert ticked(turned, name, wanted) == turned
     assert ticked(data, name, {task.id: task.done for task in before.tasks}) == data
+
+
+def _with_bodies(roadmap: Roadmap, pattern: re.Pattern[bytes], written: bytes) -> Roadmap:
+    """A roadmap whose bodies are spelled like the file after a substitution in it."""
+    bodies = [pattern.sub(written, task.body.encode("utf-8")).decode("utf-8") for task in roadmap.tasks]
+    tasks = tuple(task._replace(body=body) for task, body in zip(roadmap.tasks, bodies, strict=True))
+    return roadmap._replace(tasks=tasks)
+
+
+_USUAL = re.compile(rb"((?:\A|(?<=[\r\n]))[-*+]) (?=\[[ xX]\] [^ \t\r\n])")
+_BELOW = re.compile(rb"((?:\A|(?<=[\r\n]))[ \t]+[-*+] )\[ \](?=[ \t])")
+
+
+@given(data=st.one_of(FILES, ODD))
+@example(data=b"# T014 heading\n## Phase 1: Base\n- [ ] Add the parser\n")
+@example(data=b"# T014 heading\n**Files**: a.py\n## Legend\n- [x] Add the lexer\n## More\n- [x] Add the lexer\n")
+@example(
+    data=b"- [ ] Task 4: worded\n- [ ] Task 4 of it\n- [ ] Step 2.1 - more\n- [ ] Ends:\n- [x] Ends \xe2\x9c\x85\n"
+)
+@example(
+    data=b"- [ ] **Bold** it\n- [ ] See [it](a.md)\n- [ ] Named {#name}\n- [ ] ~~Not~~ it\n- [ ] Says <!-- id: it -->\n"
+)
+def test_the_usual_line_is_read_like_any_other(data: bytes) -> None:
+    """A box at the margin is read in a short way; with one more blank in it, it is not, and means the same."""
+    other = _USUAL.sub(rb"\1  ", data)
+    assert parse(other) == _with_bodies(parse(data), _USUAL, rb"\1  ")
+    assert tickable(other) == tickable(data)
+
+
+@given(data=st.one_of(FILES, ODD))
+@example(data=b"- [ ] Add the parser\n  - [ ] with a test\n    - [ ] deep\n")
+@example(data=b"2. Number\n  - [ ] with a test\n    - [ ] deep\n")
+def test_a_usual_box_below_a_task_is_read_like_any_other(data: bytes) -> None:
+    """An empty box below a task is read in a short way; with a sign of somebody's own in it, it is not."""
+    assert parse(_BELOW.sub(rb"\1[.]", data)) == _with_bodies(parse(data), _BELOW, rb"\1[.]")
+
+
+@pytest.mark.parametrize(("blanks", "tasks"), [(b"", 2), (b" ", 2), (b"  ", 1), (b"\t", 1)])
+def test_a_box_is_a_subtask_from_two_blanks_on(blanks: bytes, tasks: int) -> None:
+    """A box that is indented by one blank is a task of its own, by two or a tabulator a subtask of the one above."""
+    for other in (b"- [ ] with a test", b"- [.] with a test", b"* [x] \xe2\x9c\x85 with a test"):
+        found = parse(b"- [ ] Add the parser\n" + blanks + other + b"\n").tasks
+        assert (len(found), len(found[0].subtasks)) == (tasks, 2 - tasks)
+
+
+def test_boxes_below_a_heading_with_a_number_stay_in_their_own_phase() -> None:
+    """A heading that looked like a task, and is none because boxes follow, takes no box out of its phase or section."""
+    roadmap = parse(
+        b"# T014 heading\n## Phase 1: Base\n### 1.1 Area\n- [ ] Add the parser\n## More\n- [ ] Add the lexer\n"
+    )
+    assert [(task.phase, task.section) for task in roadmap.tasks] == [(roadmap.phases[0].id, "1.1 Area"), ("", "More")]
 
 
 def _file(titles: list[tuple[str, bool]]) -> bytes:
@@ -143,7 +213,9 @@ def test_an_unknown_id_cannot_be_ticked() -> None:
     "line",
     [b"- [ ] task %d\n", b"- [ ] same\n", b"prose %d\n", b"```%d\n", b"~~~\n- [ ] x\n", b"## Phase %d: x\n- [ ] y\n",
      b"  - [ ] %d\n", b"<!--\n", b"- [ ] a (depends on T%d)\n", b"1. x %d\n", b"### Task %d: a\n", b"\t\t\t\t%d\n",
-     b"\r", b"- [ ] T%d depends on Phase 1\n", b"**Files**: a%d.py\n"],
+     b"\r", b"- [ ] T%d depends on Phase 1\n", b"**Files**: a%d.py\n", b"  depends on %d\n",
+     b"# T01 a\n## b\n- [ ] c\n", b"`~~%d\n",
+     b"- [ ] Dep**end**s on %d\n", b"- [ ] a\n\n\n", b"- [ ] a\n  ```\n  depends on a\n  ```\n"],
 )  # fmt: skip
 def test_thirty_thousand_odd_lines_are_read_in_time(line: bytes) -> None:
     """Time grows with the file, not with its square: 30,000 lines of any kind take seconds at most."""
@@ -158,6 +230,9 @@ def test_very_long_lines_and_deep_nesting_are_read_in_time() -> None:
     """A line of fifty thousand characters of one kind, and a list as deep as it is long, cost no more than others."""
     start = time.process_time()
     for piece in (
+        b"epend",
+        b"depends on a, ",
+        b"-`",
         b" ",
         b"\t",
         b"`",

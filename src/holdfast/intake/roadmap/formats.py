@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+
+from holdfast.intake.roadmap.acceptance import remarks_of
 from holdfast.intake.roadmap.located import Fault, located
 from holdfast.intake.roadmap.markdown import markdown_reading
 from holdfast.intake.roadmap.reading import Reading
@@ -14,10 +17,26 @@ NAME = "ROADMAP.md"
 
 def parse(data: bytes, name: str = NAME) -> Roadmap:
     """The tasks of a roadmap. Any bytes give one; what is odd about them is told in its remarks."""
-    return reading_of(text_of(data), name).roadmap
+    found = reading_of(text_of(data), name).roadmap
+    unfit = tuple(remarks_of(found.tasks))
+    return found._replace(remarks=tuple(sorted((*found.remarks, *unfit)))) if unfit else found
 
 
 def reading_of(text: Text, name: str) -> Reading:
+    """Python's garbage collector rests meanwhile: a reading is tuples of tuples without cycles, and it would walk all
+    of them again each time that their number has grown by a quarter.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return _read(text, name)
+    finally:
+        # Also where somebody else turned it off for a while beside us: then that one turns it on again as well.
+        if was_on:
+            gc.enable()
+
+
+def _read(text: Text, name: str) -> Reading:
     is_json = name.lower().endswith(".json")
     start = text.raw[:1_000].lstrip()[:1]
     if is_json or start in ("{", "["):

@@ -10,28 +10,20 @@ Invariants
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 
+from holdfast.intake.roadmap.drafting import outlined
 from holdfast.intake.roadmap.ids import Naming, ids_of, is_id
-from holdfast.intake.roadmap.marks import SAID
-from holdfast.intake.roadmap.order import declared_order, phase_order
-from holdfast.intake.roadmap.outline import Outline, outlined
+from holdfast.intake.roadmap.marks import HELD, SAID, may_set_aside, set_aside, unsigned
+from holdfast.intake.roadmap.needs import Rows, needs_of
+from holdfast.intake.roadmap.order import phase_order
+from holdfast.intake.roadmap.outline import Outline, Section
 from holdfast.intake.roadmap.reading import Reading, Spot
-from holdfast.intake.roadmap.references import (
-    MAX_EXPANDED,
-    STEMS,
-    Names,
-    Places,
-    circles,
-    clauses,
-    named,
-    spelling,
-    unique,
-)
-from holdfast.intake.roadmap.scan import Field, Item, Text
-from holdfast.intake.roadmap.words import Line, lines_of, listed_paths, paths_in
-from holdfast.model.task import Format, Phase, Remark, Roadmap, Task
+from holdfast.intake.roadmap.references import circles
+from holdfast.intake.roadmap.scan import PLAIN, Field, Item, Text, item_of
+from holdfast.intake.roadmap.words import Line, line_of, listed_paths, paths_in, places_that_say_more, plain
+from holdfast.model.task import Format, Held, Phase, Remark, Roadmap, Subtask, Task
 
 _WORK = re.compile(r"(?i)\b(?:tasks?|to-?dos?|to do|roadmap|plan|steps?|milestones?|backlog|next|work items?)\b")
 _MARGIN = re.compile(r"\n[ \t]*\n(?=[^ \t\n])")
@@ -43,16 +35,34 @@ def markdown_reading(text: Text) -> Reading:
     remarks: list[Remark] = []
     outline = outlined(text, remarks)
     _count(outline, text, remarks)
-    lines = lines_of([text.clean(item.text) if text.dirty else item.text for item in outline.drafts])
-    bodies = _bodies(outline, text)
-    ids = _ids(outline, lines, remarks)
+    titles, said = _titles(outline, text)
+    ids = _ids(outline, titles, said, remarks)
     phases = _phases(outline)
-    tasks = _tasks(outline, lines, bodies, ids, phases)
-    tasks = _ordered(tasks, outline, text, remarks)
+    retold = range(len(titles)) if text.dirty else said.keys()
+    rows = Rows(ids, titles, _numbers(outline, said), _bodies(outline, text), retold)
+    after = needs_of(rows, outline, text, remarks)
+    tasks = _tasks(rows, outline, text, said, after, phases)
     phases = phase_order(outline, phases, text, remarks)
-    remarks += circles(tasks)
-    roadmap = Roadmap(_format(outline, lines, tasks), outline.title, phases, tasks, _told(remarks, tasks))
-    return Reading(roadmap, lambda: _spots(outline.drafts, ids))
+    remarks += circles([tasks[place] for place in sorted(after)])
+    kind = _format(outline, said, len(tasks), bool(after))
+    held = tuple(_held(outline, text, tasks))
+    roadmap = Roadmap(kind, outline.title, phases, tasks, _told(remarks, tasks), held)
+    return Reading(roadmap, lambda: _spots(outline, ids))
+
+
+def _held(outline: Outline, text: Text, tasks: Sequence[Task]) -> Iterator[Held]:
+    """What its mark or its words set aside, in the order of the file; what is ticked is done, whatever it says."""
+    marked = {
+        place: HELD[item.mark.standing]
+        for place, item in outline.items.items()
+        if item.mark is not None and item.mark.standing in HELD
+    }
+    if may_set_aside(text.lines):
+        for place, draft in enumerate(outline.drafts):
+            item = outline.items.get(place)
+            if not tasks[place].done and (because := set_aside(item.text if item is not None else draft[PLAIN])):
+                marked.setdefault(place, because)
+    yield from (Held(tasks[place].id, marked[place]) for place in sorted(marked))
 
 
 def _told(remarks: list[Remark], tasks: Sequence[Task]) -> tuple[Remark, ...]:
@@ -70,30 +80,34 @@ def _told(remarks: list[Remark], tasks: Sequence[Task]) -> tuple[Remark, ...]:
 
 def _count(outline: Outline, text: Text, remarks: list[Remark]) -> None:
     """Take the candidates that are no tasks out of the outline."""
-    drafts = outline.drafts
-    candidates = 0
-    for item in drafts:
-        mark = item.mark
-        if mark is None:
-            candidates += 1
-        elif mark.standing in SAID:
-            remarks.append(Remark(item.line, f"this task {SAID[mark.standing]}"))
+    candidates: set[int] = set()
+    for place, item in outline.items.items():
+        if item.mark is None:
+            candidates.add(place)
+        elif item.mark.standing in SAID:
+            remarks.append(Remark(outline.lines[place], f"this task {SAID[item.mark.standing]}"))
     if not candidates:
         return
-    alone = candidates == len(drafts)
-    whole = alone and _is_mostly_a_list(text, candidates)
-    kept = [n for n, item in enumerate(drafts) if item.mark is not None or _counts(item, outline, whole, alone)]
-    if first := next((drafts[n] for n in kept if drafts[n].mark is None), None):
-        remarks.append(Remark(first.line, "tasks without a box are read, and cannot be ticked in this file"))
+    amount = len(outline.drafts)
+    alone = len(candidates) == amount
+    whole = alone and _is_mostly_a_list(text, amount)
+    marked = {outline.places[place] for place in range(amount) if place not in candidates}
+    kept: list[int] = []
+    for place, at in enumerate(outline.places):
+        if place not in candidates or (
+            at not in marked and _counts(outline.items[place], outline.sections[at], outline, whole, alone)
+        ):
+            kept.append(place)
+    if first := next((outline.lines[place] for place in kept if place in candidates), 0):
+        remarks.append(Remark(first, "tasks without a box are read, and cannot be ticked in this file"))
     outline.keep(kept)
 
 
-def _counts(item: Item, outline: Outline, whole: bool, alone: bool) -> bool:
-    """Whether a candidate is a task."""
-    section = outline.sections[item.section]
-    if section.marked or not item.bullet:
-        return not section.marked
-    if item.phase >= 0:
+def _counts(item: Item, section: Section, outline: Outline, whole: bool, alone: bool) -> bool:
+    """Whether a candidate in a section without boxes is a task."""
+    if not item.bullet:
+        return True
+    if section.phase >= 0:
         return "depend" not in section.title.lower()
     announced = _WORK.search(section.title or outline.title) is not None
     return alone and (whole or announced)
@@ -107,46 +121,68 @@ def _is_mostly_a_list(text: Text, items: int) -> bool:
 # ── the parts of tasks ──
 
 
+def _titles(outline: Outline, text: Text) -> tuple[list[str], dict[int, Line]]:
+    """What the lines of the tasks say: the title of each, and by their places those that say more."""
+    # An item says its own text; all others are plain, and have theirs in the match.
+    texts = [draft[PLAIN] for draft in outline.drafts]
+    for place, item in outline.items.items():
+        texts[place] = item.text
+    if text.dirty:
+        texts = [text.clean(words) for words in texts]
+    said = {place: line_of(texts[place]) for place in outline.items}
+    for place in places_that_say_more("\n".join(texts)):
+        if place not in said:
+            said[place] = line_of(texts[place])
+    for place, line in said.items():
+        texts[place] = line.title
+    return texts, said
+
+
+def _numbers(outline: Outline, said: dict[int, Line]) -> list[str]:
+    numbers = [""] * len(outline.drafts)
+    for place, item in outline.items.items():
+        numbers[place] = item.bullet[:-1]
+    for place, line in said.items():
+        numbers[place] = line.number or numbers[place]
+    return numbers
+
+
 def _bodies(outline: Outline, text: Text) -> list[str]:
     """The texts below the tasks' own lines; what follows at the margin is cut off in the outline as well."""
-    bodies: list[str] = []
-    lines, ends, plain = text.lines, outline.ends, not (text.returns or text.dirty)
-    for place, item in enumerate(outline.drafts):
-        body = lines[item.end + 1 : ends[place] + 1].rstrip()
-        if not body:
-            bodies.append("")
-            continue
-        if ("\n\n" in body or " \n" in body) and item.indent >= 0 and (margin := _MARGIN.search(body)) is not None:
-            body = body[: margin.start()].rstrip()
-            ends[place] = item.end + len(body)
-        if not plain:
-            raw = text.raw[item.end : ends[place]]
-            body = text.clean(raw.replace("\r\n", "\n").replace("\r", "\n")).rstrip()
-        bodies.append(body.lstrip("\n"))
-    return bodies
+    lines, heads, ends = text.lines, outline.heads, outline.ends
+    bodies = [lines[head : end + 1].rstrip() for head, end in zip(heads, ends, strict=True)]
+    for place in [place for place, body in enumerate(bodies) if "\n\n" in body or " \n" in body]:
+        item = outline.items.get(place)
+        if (item is None or item.indent >= 0) and (margin := _MARGIN.search(bodies[place])) is not None:
+            bodies[place] = bodies[place][: margin.start()].rstrip()
+            ends[place] = heads[place] - 1 + len(bodies[place])
+    if text.returns or text.dirty:
+        for place in [place for place, body in enumerate(bodies) if body]:
+            raw = text.raw[heads[place] - 1 : ends[place]]
+            bodies[place] = text.clean(raw.replace("\r\n", "\n").replace("\r", "\n")).rstrip()
+    return [body.lstrip("\n") for body in bodies]
 
 
-def _ids(outline: Outline, lines: Sequence[Line], remarks: list[Remark]) -> list[str]:
-    drafts = outline.drafts
-    written = [line.written for line in lines]
-    if any(written):
-        _remark_on_written(written, drafts, remarks)
+def _ids(outline: Outline, titles: Sequence[str], said: dict[int, Line], remarks: list[Remark]) -> list[str]:
+    written = {place: line.written for place, line in said.items() if line.written}
+    if written:
+        _remark_on_written(written, outline, remarks)
 
     def naming(index: int) -> Naming:
-        item = drafts[index]
-        phase = outline.phases[item.phase].title if item.phase >= 0 else ""
-        return Naming(lines[index].title, phase, outline.sections[item.section].title)
+        section = outline.sections[outline.places[index]]
+        phase = outline.phases[section.phase].title if section.phase >= 0 else ""
+        return Naming(titles[index], phase, section.title)
 
-    return ids_of([line.title for line in lines], written, naming)
+    return ids_of(titles, [written.get(place, "") for place in range(len(titles))] if written else (), naming)
 
 
-def _remark_on_written(written: Sequence[str], drafts: Sequence[Item], remarks: list[Remark]) -> None:
+def _remark_on_written(written: dict[int, str], outline: Outline, remarks: list[Remark]) -> None:
     seen: set[str] = set()
-    for id, item in zip(written, drafts, strict=True):
-        if id and id.lower() in seen:
-            remarks.append(Remark(item.line, f"the id {id} is given twice"))
-        elif id and not is_id(id):
-            remarks.append(Remark(item.line, f"{id} cannot be an id: it is made from the title"))
+    for place, id in sorted(written.items()):
+        if id.lower() in seen:
+            remarks.append(Remark(outline.lines[place], f"the id {id} is given twice"))
+        elif not is_id(id):
+            remarks.append(Remark(outline.lines[place], f"{id} cannot be an id: it is made from the title"))
         seen.add(id.lower())
 
 
@@ -164,29 +200,64 @@ def _phases(outline: Outline) -> tuple[Phase, ...]:
 
 
 def _tasks(
-    outline: Outline, lines: Sequence[Line], bodies: Sequence[str], ids: Sequence[str], phases: Sequence[Phase]
-) -> tuple[Task, ...]:
-    shared = [tuple(path for value in section.files for path in listed_paths(value)) for section in outline.sections]
-    sections = [section.title for section in outline.sections]
-    # The last is for tasks in no phase, whose index is -1.
-    in_phase = [*(phase.id for phase in phases), ""]
-    made: list[Task] = []
-    for item, (title, number, _, parallel), body, id in zip(outline.drafts, lines, bodies, ids, strict=True):
-        section = item.section
-        files = shared[section]
-        if "/" in title or ("." in title and "`" in title):
-            files = _added(paths_in(title), files)
-        mark, bullet = item.mark, item.bullet or ""
-        # Made as tuples: the constructor of a named tuple takes three times as long.
-        made.append(tuple.__new__(Task, (
-            id, title, number or ("" if bullet in "-*+" else bullet[:-1]), in_phase[item.phase], sections[section],
-            body, files, (), (), parallel, "", "", "", mark is not None and mark.done, item.line,
-        )))  # fmt: skip
-    for place, subtasks in outline.subtasks.items():
-        made[place] = made[place]._replace(subtasks=tuple(subtasks))
+    rows: Rows, outline: Outline, text: Text, said: dict[int, Line], after: dict[int, tuple[str, ...]],
+    phases: Sequence[Phase],
+) -> tuple[Task, ...]:  # fmt: skip
+    sections, places = outline.sections, outline.places
+    # The last is for tasks in no phase, whose place is -1.
+    ids = [*(phase.id for phase in phases), ""]
+    phase_of = [ids[section.phase] for section in sections]
+    title_of = [section.title for section in sections]
+    before: list[tuple[str, ...]] = [()] * len(places)
+    for place, earlier in after.items():
+        before[place] = earlier
+    parallel = [False] * len(places)
+    for place, line in said.items():
+        parallel[place] = line.parallel
+    done = [draft[1] != " " for draft in outline.drafts]
+    for place, item in outline.items.items():
+        done[place] = item.mark is not None and item.mark.done
+    blank = repeat("")
+    made = list(map(tuple.__new__, repeat(Task), zip(
+        rows.ids, rows.titles, rows.numbers, [phase_of[at] for at in places], [title_of[at] for at in places],
+        rows.bodies, _files(rows.titles, outline), _subtasks(outline, text), before,
+        parallel, blank, blank, blank, done, outline.lines, strict=False,
+    )))  # fmt: skip
     for place, fields in outline.fields.items():
         made[place] = _described(made[place], fields)
     return tuple(made)
+
+
+def _files(titles: Sequence[str], outline: Outline) -> list[tuple[str, ...]]:
+    """Those of the section, behind those that the title names."""
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}
+    shared: list[tuple[str, ...]] = []
+    for section in outline.sections:
+        values = tuple(section.files)
+        if values not in known:
+            known[values] = tuple(path for value in values for path in listed_paths(value))
+        shared.append(known[values])
+    files = [shared[at] for at in outline.places]
+    joined = "\n".join(titles)
+    if "/" in joined or ("." in joined and "`" in joined):
+        for place, title in enumerate(titles):
+            if "/" in title or ("." in title and "`" in title):
+                files[place] = _added(paths_in(title), files[place])
+    return files
+
+
+def _subtasks(outline: Outline, text: Text) -> list[tuple[Subtask, ...]]:
+    found: list[tuple[Subtask, ...]] = [()] * len(outline.drafts)
+    for place, steps in outline.steps.items():
+        line, position = outline.lines[place], outline.starts[place]
+        made: list[Subtask] = []
+        for start, mark, words in steps:
+            line += text.lines.count("\n", position, start)
+            position = start
+            words = plain(unsigned(words.strip()))
+            made.append(tuple.__new__(Subtask, (text.clean(words) if text.dirty else words, mark.done, line)))
+        found[place] = tuple(made)
+    return found
 
 
 def _added(own: tuple[str, ...], shared: tuple[str, ...]) -> tuple[str, ...]:
@@ -207,110 +278,25 @@ def _described(task: Task, fields: Sequence[Field]) -> Task:
     return task
 
 
-# ── what comes before what ──
-
-
-def _ordered(tasks: tuple[Task, ...], outline: Outline, text: Text, remarks: list[Remark]) -> tuple[Task, ...]:
-    stems = tuple(stem for stem in STEMS if stem in text.raw)
-    if not stems:
-        return tasks
-    after: dict[str, list[str]] = {}
-    names = Names(tasks, lambda: _places(tasks, outline))
-    spent = 0
-    for place in _places_that_say(tasks, stems):
-        found = _before(place, tasks[place], outline, names, text, remarks)
-        spent += len(found)
-        if found:
-            after[tasks[place].id] = found
-        if spent >= MAX_EXPANDED:
-            remarks.append(Remark(tasks[place].line, "too many dependencies: those below this line are left out"))
-            break
-    for id, before in declared_order(outline, names, text, remarks):
-        after.setdefault(id, []).append(before)
-    if not after:
-        return tasks
-    ordered = list(tasks)
-    for place, task in enumerate(tasks):
-        if task.id in after:
-            ordered[place] = task._replace(after=unique(after[task.id], task.id))
-    return tuple(ordered)
-
-
-def _places_that_say(tasks: Sequence[Task], stems: Sequence[str]) -> list[int]:
-    """The places of tasks in which one of the stems stands."""
-    first, rest = stems[0], stems[1:]
-    return [
-        place
-        for place, task in enumerate(tasks)
-        if first in task.body or first in task.title or any(stem in task.body or stem in task.title for stem in rest)
-    ]
-
-
-def _before(place: int, task: Task, outline: Outline, names: Names, text: Text, remarks: list[Remark]) -> list[str]:
-    found: list[str] = []
-    phase = outline.drafts[place].phase
-    near = outline.phases[phase].number if phase >= 0 else ""
-    for words in (task.title, _uncovered(place, outline, text)):
-        for clause in clauses(words) if any(stem in words for stem in STEMS) else ():
-            ids, lost = named(clause.text, names, near)
-            found += ids
-            at = task.line + words.count("\n", 0, clause.offset)
-            remarks += [
-                Remark(at, f"depends on {text.clean(what)!r}, which is not the name of one task here") for what in lost
-            ]
-            if ids == [task.id]:
-                remarks.append(Remark(at, "this task depends on itself"))
-    return found
-
-
-def _uncovered(place: int, outline: Outline, text: Text) -> str:
-    """The text below a task, in which code and comments are blank."""
-    lines, hidden, end = text.lines, outline.hidden, outline.ends[place]
-    position = outline.drafts[place].end + 1
-    parts: list[str] = []
-    for index in range(bisect_left(hidden, (position - 1, 0)), len(hidden)):
-        start, until = hidden[index]
-        if start >= end:
-            break
-        parts += (lines[position : start + 1], "\n" * lines.count("\n", start + 1, until + 1))
-        position = until + 1
-    return "".join(parts) + lines[position : end + 1]
-
-
-def _places(tasks: Sequence[Task], outline: Outline) -> Places:
-    named: dict[str, list[str]] = {}
-    in_phase: dict[str, list[str]] = {phase.number: [] for phase in outline.phases}
-    spelled = [spelling(phase.title) for phase in outline.phases]
-    for task, item in zip(tasks, outline.drafts, strict=True):
-        if item.phase >= 0:
-            number = outline.phases[item.phase].number
-            in_phase[number].append(task.id)
-            named.setdefault(spelled[item.phase], []).append(task.id)
-            if task.number.isdigit():
-                named.setdefault(f"{number}.{task.number}", []).append(task.id)
-        if at := outline.sections[item.section].number:
-            named.setdefault(at, []).append(task.id)
-    return Places(named, in_phase)
-
-
 # ── what kind of file it is, and where its marks are ──
 
 
-def _format(outline: Outline, lines: Sequence[Line], tasks: Sequence[Task]) -> Format:
-    if not tasks:
+def _format(outline: Outline, said: dict[int, Line], amount: int, ordered: bool) -> Format:
+    if not amount:
         return "prose"
-    numbered = sum(1 for line in lines if line.written[:1] == "T" and line.written[1:2].isdigit())
-    if numbered * 2 > len(tasks):
+    numbered = sum(1 for line in said.values() if line.written[:1] == "T" and line.written[1:2].isdigit())
+    if numbered * 2 > amount:
         return "spec-kit"
-    if outline.phases or outline.described or any(task.after for task in tasks):
+    if outline.phases or outline.described or ordered:
         return "roadmap"
-    signs = sum(1 for item in outline.drafts if item.mark is not None and not item.boxed)
-    return "emoji" if signs * 2 > len(tasks) else "checklist"
+    signs = sum(1 for item in outline.items.values() if item.mark is not None and not item.boxed)
+    return "emoji" if signs * 2 > amount else "checklist"
 
 
-def _spots(drafts: Sequence[Item], ids: Sequence[str]) -> dict[str, Spot]:
+def _spots(outline: Outline, ids: Sequence[str]) -> dict[str, Spot]:
+    items = [outline.items.get(place) or item_of(draft) for place, draft in enumerate(outline.drafts)]
     return {
-        id: Spot(item.mark_start, item.mark_end, item.mark.when_done, item.mark.when_open)
-        for item, id in zip(drafts, ids, strict=True)
-        if item.mark is not None
+        id: tuple.__new__(Spot, (start, end, mark.when_done, mark.when_open))
+        for (_, _, mark, _, start, end, _), id in zip(items, ids, strict=True)
+        if mark is not None
     }

@@ -61,6 +61,15 @@ SAID: dict[Standing, str] = {
     "dropped": "is marked as dropped, and read as done",
     "held": "is marked as held back, and read as open",
 }
+# Why such a task is not worked on unless somebody names it.
+HELD: dict[Standing, str] = {"dropped": "its file drops it", "held": "its file defers it"}
+_STRUCK = re.compile(r"[^~]{0,40}~~.+~~[ \t.]*\Z")
+_WORD = r"(deferred|postponed|on hold|parked|dropped|cancell?ed|won'?t (?:do|fix)|obsolete)"
+_ASIDE = re.compile(
+    rf"(?i)\A[\[(*_ ]{{0,4}}{_WORD}(?:[\])*_]{{0,4}}:|[\])])|[(\[][ \t]*{_WORD}[^()\[\]\n]{{0,80}}[)\]][ \t.]*\Z"
+)
+# Each of those has one of these in it.
+_ASIDE_STEMS = ("~~", "deferred", "postponed", "on hold", "parked", "dropped", "cancel", "won", "obsolete")
 
 
 class Signed(NamedTuple):
@@ -78,6 +87,23 @@ def box_mark(char: str) -> Mark | None:
     if known is not None or char.isalnum():
         return known
     return Mark("open", "x", char)
+
+
+def may_set_aside(text: str) -> bool:
+    """Whether anything in a whole text looks like it, so that most files are not looked at line by line.
+
+    Plain searches: one expression with alternatives takes longer than all the rest of the reading.
+    """
+    low = text.lower()
+    return any(stem in low for stem in _ASIDE_STEMS)
+
+
+def set_aside(text: str) -> str:
+    """Why a task is left alone that its line strikes through or calls deferred; empty where it does neither."""
+    if "~~" in text and _STRUCK.match(text):
+        return "its file strikes it through"
+    said = _ASIDE.search(text)
+    return f"its file calls it {(said[1] or said[2]).lower()}" if said is not None else ""
 
 
 def sign_mark(sign: str) -> Mark:

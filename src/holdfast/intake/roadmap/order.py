@@ -92,7 +92,8 @@ def _sections_about_order(outline: Outline, length: int) -> Iterator[tuple[Secti
 
 def phase_order(outline: Outline, phases: tuple[Phase, ...], text: Text, remarks: list[Remark]) -> tuple[Phase, ...]:
     """The phases, each with those that must be done before it."""
-    if not phases:
+    relations = list(_relations(outline, text))
+    if not relations and not any(phase.prerequisite for phase in phases):
         return phases
     by_number = {draft.number: phase.id for draft, phase in zip(outline.phases, phases, strict=True) if draft.number}
     by_name = {_name(phase.title): phase.id for phase in phases}
@@ -101,7 +102,7 @@ def phase_order(outline: Outline, phases: tuple[Phase, ...], text: Text, remarks
         found, lost = _phases_in(phase.prerequisite, by_number, by_name)
         after[phase.id] += found
         remarks += (Remark(phase.line, f"the prerequisite {what!r} names no phase here") for what in lost)
-    for relation in _relations(outline, text):
+    for relation in relations:
         earlier, _ = _phases_in(relation.earlier, by_number, by_name)
         later, _ = _phases_in(relation.later, by_number, by_name)
         # A line that names tasks is about these, whatever phase it mentions.

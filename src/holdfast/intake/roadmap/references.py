@@ -9,8 +9,10 @@ One that names nothing becomes a remark: a dependency must not get lost without 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import NamedTuple
 
 from holdfast.model.task import Remark, Task
@@ -22,7 +24,8 @@ _CLAUSE = re.compile(
     (?:\*\*(?=[ ]))?[ \t]*([^\n]*)""",
     re.VERBOSE,
 )
-STEMS = ("epend", "fter", "equires", "locked by", "rerequisite")
+# Each with its rarest letter.
+STEMS = {"epend": "p", "fter": "f", "equires": "q", "locked by": "k", "rerequisite": "q"}
 _QUOTED = re.compile(r"\*\*([^*\n]{1,300})\*\*|\"([^\"\n]{1,300})\"|“([^”\n]{1,300})”")
 _PHASES = re.compile(
     r"[Pp]hases?[ ]((?:\d+(?:\.\d+)*)(?:(?:[ ]?[-–][ ]?|,[ ]?|[ ]and[ ]|[ ]?&[ ]?)\d+(?:\.\d+)*){0,50})"
@@ -31,19 +34,19 @@ _RANGE = re.compile(r"\b([A-Z]{1,9}-?)?(\d{1,7})[ ]?(?:[-–—]|\.\.|through|to
 _TOKEN = re.compile(r"\b[A-Z][A-Z0-9]{0,9}-\d{1,7}\b|\bT\d{1,6}[a-z]?\b|\b\d{1,6}(?:\.\d{1,6}){0,8}\b")
 _BRACKET = re.compile(r"[()\[\]]")
 _NOTHING = re.compile(r"(?:none|nothing|no dependencies|no prerequisites?|n/?a|-|–|—)?[.!]?\Z", re.IGNORECASE)
+_LONGEST_NOTHING = 20
 _SPLIT = re.compile(r",|;|\band\b|&")
 # Ids that one file may add by naming whole phases and ranges; more is a mistake, or somebody who wants us to be slow.
 MAX_EXPANDED = 200_000
 _ENDINGS = ".:;! "
-_UNDECORATED = {ord("`"): None, ord("*"): None}
 _MAX_RANGE = 1_000
 
 
 class Clause(NamedTuple):
-    """What somebody wrote behind "depends on"."""
+    """What somebody wrote behind "depends on", and where in the file."""
 
     text: str
-    offset: int
+    at: int
 
 
 class Places(NamedTuple):
@@ -58,8 +61,12 @@ class Places(NamedTuple):
 class Names:
     """What can be named in a file, and which tasks that is. An index is made when it is first needed."""
 
-    def __init__(self, tasks: Sequence[Task], places: Callable[[], Places]) -> None:
-        self._tasks = tasks
+    def __init__(
+        self, ids: Sequence[str], titles: Sequence[str], numbers: Sequence[str], places: Callable[[], Places]
+    ) -> None:
+        self._all = ids
+        self._spoken = titles
+        self._counted = numbers
         self._found = places
 
     @cached_property
@@ -69,7 +76,9 @@ class Names:
     def title(self, words: str) -> Sequence[str]:
         """The tasks with this title or id, or in the place of this name, or with this title but for what it needs."""
         spelled = spelling(words)
-        exact = _one(self._titles.get(spelled)) or self._ids.get(spelled) or self._places.named.get(spelled, ())
+        if (one := self._titles.get(spelled)) is not None:
+            return (one,)
+        exact = self._ids.get(spelled) or self._places.named.get(spelled, ())
         return exact or _one(self._bare_titles.get(spelled))
 
     def number(self, token: str, near: str = "") -> Sequence[str]:
@@ -81,40 +90,41 @@ class Names:
         return self._places.phases.get(number)
 
     @cached_property
-    def _titles(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+    def _titles(self) -> dict[str, str]:
+        """Those that one task has, and no other."""
         # All at once, because most of the time goes into calls, not into characters.
-        spelled = "\n".join([task.title for task in self._tasks]).translate(_UNDECORATED).lower()
-        uneven = "  " in spelled or not spelled.isascii() or "\t" in spelled
-        for words, task in zip(spelled.split("\n") if self._tasks else (), self._tasks, strict=True):
-            words = spelling(words) if uneven else words.rstrip(_ENDINGS)
-            if words in found:
-                found[words].append(task.id)
-            else:
-                found[words] = [task.id]
+        joined = "\n".join(self._spoken).replace("`", "").replace("*", "").lower()
+        uneven = "  " in joined or not joined.isascii() or "\t" in joined
+        words = joined.split("\n") if self._spoken else []
+        spelled = list(map(spelling, words) if uneven else map(str.rstrip, words, repeat(_ENDINGS)))
+        found = dict(zip(spelled, self._all, strict=True))
+        if len(found) < len(spelled):
+            for name, times in Counter(spelled).items():
+                if times > 1:
+                    del found[name]
         return found
 
     @cached_property
     def _bare_titles(self) -> dict[str, list[str]]:
         """Titles without the "(depends on …)" that stands in them: nobody repeats that when they name the task."""
         found: dict[str, list[str]] = {}
-        for task in self._tasks:
-            if (clause := _CLAUSE.search(task.title)) is not None:
+        for title, id in zip(self._spoken, self._all, strict=True):
+            if (clause := _CLAUSE.search(title)) is not None:
                 # One alternative begins inside its word.
                 start = clause.start() - clause[0].startswith("epend")
-                found.setdefault(spelling(task.title[:start].rstrip(" ([-–—,;:")), []).append(task.id)
+                found.setdefault(spelling(title[:start].rstrip(" ([-–—,;:")), []).append(id)
         return found
 
     @cached_property
     def _ids(self) -> dict[str, list[str]]:
-        return {task.id.lower(): [task.id] for task in self._tasks}
+        return {id.lower(): [id] for id in self._all}
 
     @cached_property
     def _numbers(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for task in self._tasks:
-            for number in {task.number, task.number.rpartition(" ")[2]} - {""} if task.number else ():
-                found.setdefault(number, []).append(task.id)
+        for number, id in zip(self._counted, self._all, strict=True):
+            for part in {number, number.rpartition(" ")[2]} - {""} if number else ():
+                found.setdefault(part, []).append(id)
         return found
 
 
@@ -125,13 +135,20 @@ def _one(ids: Sequence[str] | None) -> Sequence[str]:
 
 def spelling(title: str) -> str:
     """One spelling for a title, however it is decorated."""
-    return " ".join(title.translate(_UNDECORATED).lower().split()).rstrip(_ENDINGS)
+    return " ".join(title.replace("`", "").replace("*", "").lower().split()).rstrip(_ENDINGS)
 
 
-def clauses(text: str) -> Iterator[Clause]:
+def clauses(text: str) -> Sequence[str]:
     """What a text says must come before."""
-    for found in _CLAUSE.finditer(text):
-        yield Clause(_sentence(found[1]), found.start())
+    if not any(stem in text for stem in STEMS):
+        return ()
+    return [_sentence(found[1]) for found in _CLAUSE.finditer(text)]
+
+
+def clause_at(text: str, start: int, end: int) -> tuple[str, int] | None:
+    """What is said to come before from just here on, in a text that ends there; and where it ends."""
+    found = _CLAUSE.match(text, start, end)
+    return (_sentence(found[1]), found.end()) if found is not None else None
 
 
 def _sentence(text: str) -> str:
@@ -150,12 +167,12 @@ def _sentence(text: str) -> str:
 
 def named(clause: str, names: Names, near: str = "") -> tuple[list[str], list[str]]:
     """The ids that a clause names, and what in it names nothing; it stands in the phase with the number `near`."""
-    if _NOTHING.match(clause):
+    if len(clause) < _LONGEST_NOTHING and _NOTHING.match(clause):
         return [], []
-    found: list[str] = []
-    lost: list[str] = []
     if whole := names.title(clause):
         return list(whole), []
+    found: list[str] = []
+    lost: list[str] = []
     rest = clause
     for quoted in _QUOTED.finditer(clause):
         title = quoted[1] or quoted[2] or quoted[3]
@@ -214,7 +231,8 @@ def numbers_in(text: str) -> list[str]:
 def circles(tasks: Sequence[Task]) -> Iterator[Remark]:
     """One remark for the tasks that wait for each other, if any do."""
     waiting = {task.id: set(task.after) for task in tasks if task.after}
-    if not waiting:
+    # Only who is waited for, and waits, can be in a circle.
+    if all(map(waiting.keys().isdisjoint, waiting.values())):
         return
     behind: dict[str, list[str]] = {}
     for id, before in waiting.items():
@@ -250,4 +268,5 @@ def _in_circle(waiting: dict[str, set[str]]) -> set[str]:
 
 
 def unique(ids: Iterable[str], own: str = "") -> tuple[str, ...]:
-    return tuple(dict.fromkeys(id for id in ids if id != own))
+    others = [id for id in ids if id != own]
+    return tuple(dict.fromkeys(others)) if len(others) > 1 else tuple(others)

@@ -1,23 +1,25 @@
 """Scanning: the lines of a Markdown file that mean something to a roadmap, in order, in one pass.
 
-    bytes ──text_of──▶ Text ──LINE──▶ matches ──entry_of──▶ Heading | Item | Field …
+    bytes ──text_of──▶ Text ──LINE──▶ matches, whose `lastindex` is one of PLAIN, ITEM, HEADING, FENCE, FIELD …
 
 Invariants
   S1  Every offset is one into `Text.raw`, which gives the file back byte for byte: what is normalised keeps its length.
-  S2  One regular expression finds the next line of interest; nothing in it can come back to a character twice over,
-      so time grows with the size of the file whatever stands in it.
+      A match is one into `Text.lines`, which is one character ahead: it begins with the newline before its line.
+  S2  One regular expression finds the next line of interest, and a match never leaves its line; nothing in it can come
+      back to a character twice over, so time grows with the size of the file whatever stands in it.
   S3  What stands in a closed code fence or in a comment is no item. A fence that is never closed hides nothing:
       a slip of a person must not lose the tasks below it.
+  S4  PLAIN is no other kind of line, only the usual one: `item_of` reads it as it reads every item.
+      It has a box at the margin, and behind it a text at whose ends nothing stands but a title.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from holdfast.intake.roadmap.marks import SIGN, Mark, box_mark, sign_mark, signed
-from holdfast.model.task import Remark
+from holdfast.intake.roadmap.marks import BOXES, SIGN, Mark, box_mark, sign_mark, signed
 
 BOM = b"\xef\xbb\xbf"
 # The words before a colon that say something about a phase, a section or a task.
@@ -27,18 +29,26 @@ _FIELDS = (
     "|[Ff]iles?(?:[ ](?:to|affected|changed|involved)[a-z ]{0,24})?"
     "|[Aa]ccept(?:ance)?(?:[ ][Tt]est)?|[Vv]erify|[Tt]est[ ][Cc]ommand"
 )
+_SAID = rf"({_FIELDS})(?::(?:\*\*|__)|(?:\*\*|__|)[ \t]?:)[ \t]*+([^\n]*+)"
+# What a look ahead rules out at the first characters costs nothing more: most lines are prose.
 LINE = re.compile(
-    rf"""\n([ \t]*+)(?:
-      (?:([-*+]|\d{{1,9}}[.)])[ \t]++(?:\[(.?)\](?![^ \t\n])[ \t]*+)?|\[(.?)\](?![^ \t\n])[ \t]*+)([^\n]*+)
-    | (\#{{1,6}})[ \t]++([^\n]*+)
-    | (`{{3,32}}+(?=[^`\n]*+(?:\n|\Z))|~{{3,32}}+)
-    | (?:\*\*|__)?({_FIELDS})(?::(?:\*\*|__)|(?:\*\*|__)?[ \t]?:)[ \t]*+([^\n]*+)
-    | ({SIGN})[ \t]*+([^\n]*+)
-    | (<!--)
-    )""",
+    rf"""\n(?:
+      [-*+][ ]\[([ xX])\][ ](?!(?:[Tt]ask|[Ss]tep)[ ]\d++(?![ ][a-z]))([A-Za-z][a-z][^\n]*+)(?<=[\x21-\x39\x3b-\x7e])
+    | ([ \t]*+)(?:
+        (?=[-*+\d\[])(?:(?:[-*+]|(\d{{1,9}}[.)]))[ \t]++(?:\[(.?)\](?![^ \t\n])[ \t]*+)?|\[(.?)\](?![^ \t\n])[ \t]*+)
+        ([^\n]*+)
+      | \#(\#{{0,5}})[ \t]++([^\n]*+)
+      | (?=[*_GOPEDBFAVTgopedbfavt][*_obursfelic])(?:\*\*|__|){_SAID}
+      | (?=[`~])(`{{3,32}}+(?=[^`\n]*+(?![^\n]))|~{{3,32}}+)
+      | (?=[^\0-9;-\x7f])({SIGN})[ \t]*+([^\n]*+)
+      | <!--
+    ))""",
     re.VERBOSE,
 )
-_FIELD = re.compile(rf"(?:\*\*|__)?({_FIELDS})(?::(?:\*\*|__)|(?:\*\*|__)?[ \t]?:)[ \t]*+([^\n]*+)")
+PLAIN, ITEM, HEADING, FIELD, FENCE, SIGNED = 2, 7, 9, 11, 12, 14
+# It has no group but the blanks before it.
+COMMENT = 3
+_FIELD = re.compile(rf"(?:\*\*|__|){_SAID}")
 
 
 class Text(NamedTuple):
@@ -61,31 +71,18 @@ class Text(NamedTuple):
         return text.replace("\0", "\ufffd") if self.dirty else text
 
 
-class Heading(NamedTuple):
-    level: int
-    text: str
-    start: int
-    end: int
-    line: int
-
-
 class Item(NamedTuple):
-    """A list item, or a line that begins with a box or a sign. `start` and `end` are those of its line."""
+    """A list item, or a line that begins with a box or a sign."""
 
     indent: int
+    # Its number, as in `1.`; empty where it has none.
     bullet: str
     mark: Mark | None
     text: str
-    start: int
-    end: int
     # Where the mark stands in the file.
     mark_start: int
     mark_end: int
-    line: int
     boxed: bool
-    # The places of its phase and its section in the outline; no phase is -1.
-    phase: int = -1
-    section: int = 0
 
 
 class Field(NamedTuple):
@@ -93,12 +90,6 @@ class Field(NamedTuple):
 
     name: str
     value: str
-    indent: int
-    start: int
-    line: int
-
-
-Entry: TypeAlias = Heading | Item | Field
 
 
 def text_of(data: bytes) -> Text:
@@ -117,53 +108,54 @@ def bytes_of(text: Text, raw: str) -> bytes:
     return (BOM if text.bom else b"") + raw.encode("utf-8", "surrogateescape")
 
 
-def entry_of(found: re.Match[str], line: int, remarks: list[Remark]) -> Entry | None:
-    """The entry that a match spells; None where a fence or a comment begins."""
-    kind = found.lastindex
-    if kind == 5:
-        return _item(found, line, remarks)
-    if kind == 10:
-        return Field(found[9].lower(), found[10].strip(), width_of(found[1]), found.start(), line)
-    if kind == 7:
-        return Heading(len(found[6]), found[7].strip(), found.start(), found.end() - 1, line)
-    return _signed_line(found, line) if kind == 12 else None
-
-
 def width_of(blanks: str) -> int:
     return len(blanks.expandtabs(4)) if "\t" in blanks else len(blanks)
 
 
-def _item(found: re.Match[str], line: int, remarks: list[Remark]) -> Item:
-    blanks, bullet, boxed, bare, text = found.group(1, 2, 3, 4, 5)
-    group = 3 if boxed is not None else 4
-    char = boxed if boxed is not None else bare
-    width = width_of(blanks)
+def item_of(found: re.Match[str]) -> Item:
+    """The item on a line that is PLAIN, an ITEM or SIGNED."""
+    kind = found.lastindex
+    if kind == ITEM:
+        return _listed(found)
+    if kind == SIGNED:
+        return _signed_line(found)
+    place = found.start(1) - 1
+    # Made as a tuple, because there are many: the constructor of a named one takes twice as long.
+    return tuple.__new__(Item, (0, "", BOXES[found[1]], found[2], place, place + 1, True))
+
+
+def unknown_mark(found: re.Match[str]) -> str:
+    """The character in a box that is neither a mark nor a footnote; empty where there is none."""
+    if found.lastindex != ITEM:
+        return ""
+    char = found[5] or found[6] or ""
+    return char if char and box_mark(char) is None and not char.isdigit() else ""
+
+
+def _listed(found: re.Match[str]) -> Item:
+    blanks, bullet, boxed, bare, text = found.group(3, 4, 5, 6, 7)
+    width = width_of(blanks) if blanks else 0
+    group, char = (5, boxed) if boxed is not None else (6, bare)
     if char is not None:
         mark = box_mark(char)
-        if mark is not None:
-            # Offsets in `lines` are one ahead of those in `raw`.
-            place = found.start(group) - 1
-            return Item(
-                width, bullet or "", mark, text, found.start(), found.end() - 1, place, place + len(char), line, True
-            )
-        if not char.isdigit():
-            remarks.append(Remark(line, f"[{char}] is no known mark: the line is not read as a task"))
-        return Item(width, bullet or "", None, text, found.start(), found.end() - 1, 0, 0, line, False)
+        if mark is None:
+            return Item(width, bullet or "", None, text, 0, 0, False)
+        # Offsets in `lines` are one ahead of those in `raw`.
+        place = found.start(group) - 1
+        return Item(width, bullet or "", mark, text, place, place + len(char), True)
     sign = signed(text.rstrip())
     if sign is None:
-        return Item(width, bullet, None, text, found.start(), found.end() - 1, 0, 0, line, False)
-    place = found.start(5) - 1
-    begin, end = place + sign.start, place + sign.end
-    return Item(width, bullet, sign.mark, sign.text, found.start(), found.end() - 1, begin, end, line, False)
+        return Item(width, bullet or "", None, text, 0, 0, False)
+    place = found.start(7) - 1
+    return Item(width, bullet or "", sign.mark, sign.text, place + sign.start, place + sign.end, False)
 
 
-def _signed_line(found: re.Match[str], line: int) -> Item:
+def _signed_line(found: re.Match[str]) -> Item:
     """A line that begins with a sign; without a mark where it is a legend or has no words."""
-    sign, words = found[11], found[12].rstrip()
-    place = found.start(11) - 1
+    sign, words = found[13], found[14].rstrip()
+    place = found.start(13) - 1
     mark = sign_mark(sign) if signed(f"{sign} {words}".rstrip()) is not None else None
-    end = place + len(sign)
-    return Item(width_of(found[1]), "", mark, words, found.start(), found.end() - 1, place, end, line, False)
+    return Item(width_of(found[3]), "", mark, words, place, place + len(sign), False)
 
 
 @cache
@@ -172,25 +164,13 @@ def _closing(fence: str) -> re.Pattern[str]:
     return re.compile(rf"\n[ \t]*+{re.escape(fence[0])}{{{len(fence)},}}+[ \t]*+(?=\n|\Z)")
 
 
-def end_of_hidden(found: re.Match[str], lines: str, line: int, unclosed: dict[str, int], remarks: list[Remark]) -> int:
-    """Where a comment or a fence that begins here ends; what never ends is told once."""
-    fence = found[8]
-    if fence is None:
-        end = lines.find("-->", found.end())
-        if end < 0:
-            remarks.append(Remark(line, "this comment is never closed: all below it is hidden"))
-        return end if end >= 0 else len(lines)
-    if unclosed.get(fence[0], 99) <= len(fence):
-        return 0
-    closed = _closing(fence).search(lines, found.end())
-    if closed is None:
-        unclosed[fence[0]] = len(fence)
-        remarks.append(Remark(line, "this code fence is never closed: the lines below it are read as text"))
-        return 0
-    return closed.end()
+def end_of_fence(fence: str, lines: str, position: int) -> int:
+    """Where the code ends whose fence ends here; 0 where it never does."""
+    closed = _closing(fence).search(lines, position)
+    return closed.end() if closed is not None else 0
 
 
-def field_of(item: Item) -> Field | None:
+def field_in(text: str) -> Field | None:
     """The field that a bullet spells: `- **Files**: a.py`."""
-    found = _FIELD.match(item.text)
-    return Field(found[1].lower(), found[2].strip(), item.indent, item.start, item.line) if found else None
+    found = _FIELD.match(text)
+    return Field(found[1].lower(), found[2].strip()) if found else None

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from holdfast.intake.roadmap.ids import Naming, ids_of, is_id
 from holdfast.intake.roadmap.located import Node
-from holdfast.intake.roadmap.marks import SAID, Standing
+from holdfast.intake.roadmap.marks import HELD, SAID, Standing
 from holdfast.intake.roadmap.reading import Reading, Spot
 from holdfast.intake.roadmap.references import circles, unique
-from holdfast.model.task import Format, Remark, Roadmap, Subtask, Task
+from holdfast.model.task import Format, Held, Remark, Roadmap, Subtask, Task
 
 _MARKED_BY: tuple[str, ...] = ("details", "testStrategy", "subtasks")
 _FLAGS = ("done", "completed", "complete")
@@ -77,7 +77,9 @@ def task_reading(text: str, top: Node) -> Reading:
     if not tasks:
         remarks.append(Remark(1, "no task is found in this file"))
     title = top.text("title") or top.text("name") or top.text("project")
-    return Reading(Roadmap(kind, title, (), tasks, tuple(sorted(remarks))), lambda: _spots(rows, ids, kind))
+    standings = [(id, _standing(row.node, row.line, [])) for row, id in zip(rows, ids, strict=True)]
+    held = tuple(Held(id, HELD[standing]) for id, standing in standings if standing in HELD)
+    return Reading(Roadmap(kind, title, (), tasks, tuple(sorted(remarks)), held), lambda: _spots(rows, ids, kind))
 
 
 def _tags(top: Node) -> Iterator[tuple[str, Node]]:
@@ -175,7 +177,15 @@ def _body(node: Node) -> str:
 
 
 def _command(node: Node) -> str:
-    return node.text("accept") or node.text("acceptance_test") or node.text("verify")
+    """What is no text stays JSON, which is no command either (Q2 of `acceptance`)."""
+    for found in filter(None, map(node.get, ("accept", "acceptance_test", "verify"))):
+        if found.items or found.members:
+            return json.dumps([item.scalar for item in found.items or (found.members or {}).values()])
+        if found.scalar is not None and not isinstance(found.scalar, str):
+            return json.dumps([found.scalar])
+        if found.scalar and found.scalar.strip():
+            return found.scalar
+    return ""
 
 
 def _texts(node: Node | None) -> tuple[str, ...]:

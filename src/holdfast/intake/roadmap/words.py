@@ -8,7 +8,7 @@ it is kept for people and for "depends on 1.2", and never becomes an id.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.intake.roadmap.marks import unsigned
@@ -21,10 +21,9 @@ _FRONT = re.compile(
     )(?:\*\*|`|\])?[.:)]?(?:\*\*)?(?:[ \t]+[–—-](?=[ \t]))?[ \t]*""",
     re.VERBOSE,
 )
-# What a line can say besides its title has one of these in it, or begins or ends in a way of its own.
-# Two searches, because one for a character, and one that begins with a newline, are each much faster than one for both.
-_ODD_INSIDE = re.compile(r"[\[*~<{]")
-_ODD_EDGES = re.compile(r"\n(?:(?![A-Za-z][a-z])|[Tt]ask[ ]|[Ss]tep[ ]|[^\n]*+(?<![\x21-\x39\x3b-\x7e])(?=\n))")
+# What a line can say besides its title has one of these in it, or begins or ends in a way of its own (see scan.LINE).
+_INSIDE = "[*~<{"
+_ODD = re.compile(f"[{re.escape(_INSIDE)}]")
 _LABEL = re.compile(r"\[([A-Za-z][\w-]{0,15}|~?\d{1,5}[a-z]{0,4})\][ \t]*")
 _ANCHOR = re.compile(r"\{#([\w.-]{1,64})\}|<!--[ \t]{0,9}id:[ \t]{0,9}([\w.-]{1,64})[ \t]{0,9}-->")
 _LINKED = re.compile(r"\[([^\]\n]{1,300})\]\((?:[^()\n]{0,600})\)")
@@ -45,21 +44,18 @@ class Line(NamedTuple):
     parallel: bool = False
 
 
-def lines_of(texts: Sequence[str]) -> list[Line]:
-    """The parts of many lines. Most are nothing but a title: one search over all of them finds the others."""
-    if not texts:
-        return []
-    joined = "\n" + "\n".join(texts) + "\n"
-    lines: list[Line] = [tuple.__new__(Line, (text, "", "", False)) for text in texts]
-    for odd in (_ODD_INSIDE, _ODD_EDGES):
-        position, before = 0, 0
-        # A search for edges always stops at the last newline, behind which no title begins.
-        while (found := odd.search(joined, position)) is not None and found.start() < len(joined) - 1:
-            inside = found.start() + (found[0][0] == "\n")
-            before += joined.count("\n", position, inside)
-            lines[before - 1] = line_of(texts[before - 1])
-            position = joined.index("\n", inside)
-    return lines
+def places_that_say_more(joined: str) -> Iterator[int]:
+    """The places of lines, joined by newlines, in which something stands that may be no part of a title."""
+    if not any(sign in joined for sign in _INSIDE):
+        return
+    position, place = 0, 0
+    while (found := _ODD.search(joined, position)) is not None:
+        place += joined.count("\n", position, found.start())
+        yield place
+        # The newline itself is left to be counted.
+        position = joined.find("\n", found.start())
+        if position < 0:
+            return
 
 
 def line_of(text: str) -> Line:
@@ -102,10 +98,11 @@ def plain(text: str) -> str:
     """A title without the signs of Markdown, except those of code."""
     if "[" in text:
         text = _LINKED.sub(r"\1", text)
-    for sign in ("**", "__", "~~"):
-        # In pairs only: `__init__.py` has one such pair as well, and is code.
-        if sign in text and text.count(sign) > 1 and (sign != "__" or text.startswith(sign + text[2:3].strip("_"))):
-            text = _unwrapped(text, sign)
+    if "*" in text or "_" in text or "~" in text:
+        for sign in ("**", "__", "~~"):
+            # In pairs only: `__init__.py` has one such pair as well, and is code.
+            if text.count(sign) > 1 and (sign != "__" or text.startswith(sign + text[2:3].strip("_"))):
+                text = _unwrapped(text, sign)
     return text.strip()
 
 
