@@ -2,6 +2,7 @@
 
     python benchmarks/loop.py
     python benchmarks/loop.py --tasks 200 --rounds 1 --database sqlite
+    python benchmarks/loop.py --only spawning
 
 Every task of the second and third level needs two of the level before. A task of the durable contestants has as many
 recorded steps as `--steps` says, with the same limit and the same settings of the database (SQLite: WAL, FULL).
@@ -15,7 +16,12 @@ recorded steps as `--steps` says, with the same limit and the same settings of t
                    logs and side files
 
 Contestants take turns, each in a process and a database of its own; the time to start up is not counted (for make and
-doit it is). A further row is one function in CONTESTANTS.
+doit it is). A further row is one function in CONTESTANTS. doit is installed into a virtual environment beside the work,
+where it is not there already.
+
+Spawning is a table of its own: as many processes that do nothing (`true`), two at a time, by `make -j2` and by
+`holdfast.sandbox.process` from two threads, with everything that it does for each: an environment and a session of its
+own, output captured, a look for what was left behind, death with us. No isolation, which is counted in shadow.py.
 """
 
 from __future__ import annotations
@@ -39,6 +45,8 @@ from _cluster import NewDatabase, cluster
 from _measure import Timed, Verdict, arena, clocked, environment, run, turns
 
 GOAL = 1.5
+SPAWNING_GOAL = 0.5
+TWO = 2
 LEVELS = 3
 POLL_SECONDS = 0.05
 
@@ -255,7 +263,7 @@ def make(place: str, tasks: int, at_once: int) -> float:
     return clocked(lambda: run(["make", "-s", f"-j{min(at_once, 8)}", "-C", place]))
 
 
-def doit(place: str, tasks: int) -> float:
+def doit(place: str, tasks: int, python: str) -> float:
     graph = needs(levels(tasks))
     source = (
         f"GRAPH = {graph!r}\n"
@@ -265,10 +273,82 @@ def doit(place: str, tasks: int) -> float:
     )
     with open(os.path.join(place, "dodo.py"), "w", encoding="ascii") as file:
         file.write(source)
-    # Wherever it was found from here.
-    own = {**environment(), "PYTHONPATH": os.pathsep.join(sys.path)}
-    argv = [sys.executable, "-m", "doit", "-v", "0"]
-    return clocked(lambda: subprocess.run(argv, cwd=place, env=own, check=True, stdout=subprocess.DEVNULL))
+    argv = [python, "-m", "doit", "-v", "0"]
+    # It keeps what it did, and would do nothing the second time.
+    for name in os.listdir(place):
+        if name.startswith(".doit"):
+            os.unlink(os.path.join(place, name))
+    return clocked(lambda: subprocess.run(argv, cwd=place, env=environment(), check=True, stdout=subprocess.DEVNULL))
+
+
+def python_with_doit(place: str) -> str:
+    """An interpreter that has it: this one, or one beside the work; empty, with the reason told, where neither has."""
+    if importlib.util.find_spec("doit"):
+        return sys.executable
+    folder = os.path.join(place, "doit")
+    found = os.path.join(folder, "bin", "python")
+    if not os.path.exists(found):
+        run([sys.executable, "-m", "venv", folder])
+        done = subprocess.run([found, "-m", "pip", "install", "-q", "doit"], capture_output=True, text=True)
+        if done.returncode:
+            print(f"  doit cannot be installed, and is left out: {done.stderr.strip()[-200:]}")
+            return ""
+    return found
+
+
+# ── spawning ──
+
+
+def spawned(place: str, tasks: int) -> float:
+    """Level by level, as the graph wants it, from two threads."""
+    from holdfast.sandbox.process import Command, clean_environment
+    from holdfast.sandbox.process import run as run_program
+
+    command = Command(("true",), place, clean_environment(place), 60_000)
+
+    def one(name: str) -> None:
+        if not run_program(command).succeeded:
+            raise SystemExit(f"{name} failed")
+
+    def drive() -> None:
+        with ThreadPoolExecutor(TWO) as pool:
+            for level in levels(tasks):
+                list(pool.map(one, level))
+
+    return clocked(drive)
+
+
+def popened(place: str, tasks: int) -> float:
+    """The floor of Python: start it and wait for it."""
+
+    def one(name: str) -> None:
+        subprocess.run(["/bin/true"], cwd=place, check=True)
+
+    def drive() -> None:
+        with ThreadPoolExecutor(TWO) as pool:
+            for level in levels(tasks):
+                list(pool.map(one, level))
+
+    return clocked(drive)
+
+
+def measure_spawning(place: str, options: argparse.Namespace) -> None:
+    def by(name: str) -> Timed:
+        argv = [sys.executable, os.path.abspath(__file__), "--spawner", name, "--spawn", place]
+        argv += ["--tasks", str(options.tasks)]
+        return lambda: float(subprocess.run(argv, env=environment(), capture_output=True, check=True).stdout)
+
+    contestants: dict[str, Timed] = {"make -j2": lambda: make(place, options.tasks, TWO)}
+    times = turns(options.rounds, contestants | {name: by(name) for name in SPAWNERS})
+    print(f"{options.tasks:,} processes that do nothing, two at a time")
+    for name, seconds in times.items():
+        print(f"  {seconds / options.tasks * 1e6:8,.0f} µs each  {name}")
+    ratio = times[OURS] / times["make -j2"]
+    print(Verdict("spawning / make -j2", ratio, SPAWNING_GOAL).line(), flush=True)
+
+
+OURS = "ours, 2 threads"
+SPAWNERS = {OURS: spawned, "Popen, 2 threads, and nothing else": popened}
 
 
 # ── measuring ──
@@ -292,10 +372,8 @@ def measure(kind: str, place: str, new: NewDatabase | None, options: argparse.Na
     contestants: dict[str, Timed] = {name: timed(name) for name in CONTESTANTS}
     if kind == "sqlite":
         contestants["make"] = lambda: make(place, options.tasks, options.at_once)
-        if importlib.util.find_spec("doit"):
-            contestants["doit"] = lambda: doit(place, options.tasks)
-        else:
-            print("  doit is not installed: left out")
+        if python := python_with_doit(place):
+            contestants["doit"] = lambda: doit(place, options.tasks, python)
     times = turns(options.rounds, contestants)
     base = times[BASE]
     for name, seconds in times.items():
@@ -313,17 +391,27 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=64, help="tasks at once (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="turns (default: %(default)s)")
     parser.add_argument("--database", choices=("both", "sqlite", "postgresql"), default="both")
+    parser.add_argument("--only", choices=("spawning", "graph"), help="one of the two tables")
     parser.add_argument("--contestant", choices=tuple(CONTESTANTS), help=argparse.SUPPRESS)
     parser.add_argument("--job", help=argparse.SUPPRESS)
+    parser.add_argument("--spawn", help=argparse.SUPPRESS)
+    parser.add_argument("--spawner", choices=tuple(SPAWNERS), help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.spawn:
+        print(SPAWNERS[options.spawner](options.spawn, options.tasks), flush=True)
+        return
     if options.contestant:
         # A thread of DBOS may outlive this; the number is all that is wanted.
         print(CONTESTANTS[options.contestant](Job(*json.loads(options.job))), flush=True)
         os._exit(0)
-    if not importlib.util.find_spec("dbos"):
-        print("the durable engine is not installed (pip install 'holdfast[run]'): nothing to measure")
-        return
     with arena(options.dir) as place:
+        if options.only != "graph":
+            measure_spawning(place.path, options)
+        if options.only == "spawning":
+            return
+        if not importlib.util.find_spec("dbos"):
+            print("the durable engine is not installed (pip install 'holdfast[run]'): nothing else to measure")
+            return
         shape = (
             f"{options.tasks:,} tasks of {options.steps} recorded steps in {LEVELS} levels, {options.at_once} at once"
         )

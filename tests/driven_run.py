@@ -35,7 +35,7 @@ from holdfast.engine.run_world import RoadmapWorld
 from holdfast.engine.taskbook import TaskBook, begin_run
 from holdfast.model.run import RunEvent, RunOptions, RunRecord
 from holdfast.model.task import TaskRecord
-from holdfast.settlement.runs import ANSWER, answer_body, run_from
+from holdfast.settlement.runs import ANSWER, answer_body, run_from, task_record
 from holdfast.store.chain import Record
 from holdfast.store.large_blobs import LargeBlobs
 from holdfast.store.runs import Runs, Said
@@ -118,7 +118,10 @@ class Sitting:
             self.pipeline, source, found.options, (), lambda: self.stopping, lambda book, roadmap: None, self._clock
         )
         stock = LargeBlobs(self.pipeline.site.state)
-        self.orders = RoadmapOrders(found, stock, lambda: self.world.now, route, lambda: "", mirrored=overlapping)
+        self.orders = RoadmapOrders(
+            found, stock, lambda: self.world.now, route, lambda: "",
+            mirrored=overlapping, finds=lambda base: not base,
+        )  # fmt: skip
         self.driver = Driver(
             self.book, self.engine, self.orders, self.world, self.events.append, "w",
             overlapping=overlapping, told_here=told_here, clock=self._clock,
@@ -193,7 +196,8 @@ class Sitting:
         self.say_of(self.record(title).task, yes=yes, skip=skip)
 
     def say_of(self, task: str, *, yes: bool, skip: bool = False) -> None:
-        said = Said(self.book.run.id, task, yes, skip, ME, "", time.time_ns())
+        asked = task_record(Runs(self.pipeline.records), self.book.run.id, task)
+        said = Said(self.book.run.id, task, yes, skip, ME, "", time.time_ns(), asked.asked, asked.simulation)
         self.pipeline.note_run([Record(ANSWER, answer_body(said), said.at_ns)])
 
     def landings(self) -> list[str]:

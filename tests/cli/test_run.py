@@ -131,6 +131,19 @@ def test_a_dry_run_touches_nothing(guarded: Any, tree: Tree) -> None:
     assert here("resume").status == 2
 
 
+@pytest.mark.parametrize("accept", ["true && grep -q never a.py", ["true"]], ids=str)
+def test_a_command_that_cannot_be_run_stops_its_task_before_it_begins(guarded: Any, accept: object) -> None:
+    """`tasks` and a dry run say so beforehand; the run asks a person, and no agent was given anything."""
+    here = mapped(guarded, "Create a.py")
+    queue = [{"id": "T1", "title": "Create a.py", "accept": accept, "status": "pending"}]
+    (here.directory / "task_queue.json").write_text(json.dumps(queue))
+    assert "this task cannot begin" in here("tasks", "task_queue.json").out
+    assert "this task cannot begin" in here("run", "task_queue.json", "--dry-run", "--agent", "mine").out
+    done = here.fresh("run", "task_queue.json", "--agent", "mine", "--yes")
+    assert done.status == 3 and "its acceptance command cannot be run" in done.out
+    assert states(here) == ["NEEDS_REVIEW"] and not (here.directory / "a.py").exists()
+
+
 @pytest.mark.parametrize("by", ["file", "section", "similarity"])
 def test_groups_are_shown_with_their_reason(guarded: Any, by: str) -> None:
     """--group: what would be done together, and why."""
@@ -214,6 +227,23 @@ def test_undo_of_its_execution_is_undo_of_the_task(guarded: Any) -> None:
 
 
 # ── speed ──
+
+
+@pytest.mark.long
+def test_undo_of_an_undo_of_a_task_brings_everything_back(guarded: Any) -> None:
+    """Files, box, commit and record: the task is done again, and there is nothing left to resume."""
+    here = mapped(guarded, "Create a.py", "Create b.py")
+    assert here.fresh("run", "--agent", "mine", "--yes").status == 0
+    undo = here.fresh("undo", "1.2", "--yes", "--json").document["id"]
+    assert (boxes(here), states(here)) == ("x.", ["COMPLETED", "PENDING"])
+    done = here.fresh("undo", undo, "--yes")
+    assert done.status == 0 and "Done again: " in done.out, done.err
+    assert (boxes(here), states(here)) == ("xx", ["COMPLETED", "COMPLETED"])
+    assert (here.directory / "b.py").exists() and git(here, "status", "--short") == ""
+    assert commits(here)[-2:] == ["Undo 1.2 Create b.py", "Redo 1.2 Create b.py"]
+    assert here.fresh("resume", "--yes").status == 0
+    assert commits(here)[-1] == "Redo 1.2 Create b.py"
+    assert here.fresh("undo", "1.2", "--yes").status == 0 and boxes(here) == "x."
 
 
 def test_verbs_that_look_at_runs_load_little(guarded: Any) -> None:

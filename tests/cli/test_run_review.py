@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from cli.test_terminal import Terminal, start
 from holdfast.store.signing import load_or_create_signer
-from roadmapped import boxes, mapped, states
+from roadmapped import boxes, commits, git, mapped, script, states
 
 pytestmark = pytest.mark.long
 
@@ -101,6 +102,108 @@ def test_a_moved_workspace_is_asked_about_anew(guarded: Any) -> None:
     done = here.fresh("resume", "--json")
     assert done.status in (3, 11), done
     assert (here.directory / "old.py").read_text() == "x = 5\n" and boxes(here) == "."
+
+
+OLD = "x = 0\n# 1\n# 2\n# 3\n# 4\n# 5\ny = 0\n"
+EDITS = """
+text = open("old.py").read()
+open("old.py", "w").write(text.replace("x = 0", "x = 1"))
+"""
+AN_HOUR_AGO = """
+import sys, time
+now = time.time_ns
+time.time_ns = lambda: now() - 3600 * 10**9
+sys.argv = ["holdfast", *sys.argv[1:]]
+from holdfast.__main__ import main
+main()
+"""
+
+
+def overtaken(guarded: Any) -> Any:
+    """One edit waits for a person, and somebody edits the far end of the same file: it must be laid over anew."""
+    here = mapped(guarded, "Create nothing, mend old.py")
+    script(here).write_text(EDITS)
+    (here.directory / "old.py").write_text(OLD)
+    git(here, "commit", "-qam", "old")
+    assert here.fresh("run", "--agent", "mine", "--yes", "--ask", "after").status == 3
+    (here.directory / "old.py").write_text(OLD.replace("y = 0", "y = 7"))
+    return here
+
+
+def not_landed(here: Any) -> None:
+    assert (states(here), commits(here)) == (["NEEDS_REVIEW"], ["old"])
+    assert (here.directory / "old.py").read_text() == OLD.replace("y = 0", "y = 7")
+
+
+def test_a_yes_to_what_is_still_on_a_screen_is_none_to_what_is_asked_by_now(guarded: Any, terminal: Terminal) -> None:
+    """Somebody else answered meanwhile, and it was asked about anew: the late yes is refused, told, and lands nothing;
+    one to what is asked now lands it."""
+    here = overtaken(guarded)
+    process = start(here, terminal, "review")
+    terminal.read_until("L(ater)] ")
+    assert here("review", "1.1", "--yes").status == 0
+    assert here.fresh("resume", "--yes").status == 3
+    terminal.type("y\n")
+    assert process.wait(20) == 0
+    assert "that question is not asked any more" in terminal.read_all()
+    assert here.fresh("resume", "--yes").status == 3
+    not_landed(here)
+    assert here("review", "1.1", "--yes").status == 0
+    assert here.fresh("resume", "--yes").status == 0
+    assert (here.directory / "old.py").read_text() == OLD.replace("y = 0", "y = 7").replace("x = 0", "x = 1")
+
+
+def test_a_clock_that_is_set_back_makes_no_yes_of_an_old_one(guarded: Any) -> None:
+    """The next question is an hour older than the answer to the one before, and is another one all the same."""
+    here = overtaken(guarded)
+    assert here("review", "1.1", "--yes").status == 0
+    assert here.python(AN_HOUR_AGO, "resume", "--yes").status == 3
+    not_landed(here)
+
+
+def approvers(**names: str) -> None:
+    """The user's own configuration with these approvers and their keys; `alice` is who sits here."""
+    path = Path(os.environ["XDG_CONFIG_HOME"]) / "holdfast" / "config.toml"
+    rows = "".join(f'{name} = "{key}"\n' for name, key in names.items())
+    path.write_text(f'[me]\nname = "alice"\n[approvers]\n{rows}{path.read_text()}')
+
+
+def own_key() -> str:
+    return load_or_create_signer(str(Path(os.environ["XDG_CONFIG_HOME"]) / "holdfast" / "signing.key")).public
+
+
+def test_yes_is_given_under_the_name_that_counts(guarded: Any) -> None:
+    """Where approvers are named, `--yes` is the approval of the one who sits here, and the run lands by it."""
+    here = mapped(guarded, "Create a.py")
+    approvers(alice=own_key())
+    done = here.fresh("run", "--agent", "mine", "--yes")
+    assert (done.status, boxes(here)) == (0, "x"), done.err
+    assert {entry["by"] for entry in bodies(here, "approval")} == {"alice"}
+    assert {entry["by"] for entry in bodies(here, "run")} == {"alice"}
+
+
+def test_a_yes_that_does_not_count_asks_somebody_whose_does(guarded: Any, tmp_path: Path) -> None:
+    """The work is kept to look at and to sign; an approver's signature lands it, also in a run with --yes."""
+    here = mapped(guarded, "Create a.py")
+    own = Path(os.environ["XDG_CONFIG_HOME"]) / "holdfast"
+    ben = tmp_path / "ben" / "holdfast"
+    approvers(ben=load_or_create_signer(str(ben / "signing.key")).public)
+    (ben / "config.toml").write_text((own / "config.toml").read_text().replace('"alice"', '"ben"'))
+    (ben / "ledger.key").write_bytes((own / "ledger.key").read_bytes())
+    for file in ("config.toml", "ledger.key"):
+        (ben / file).chmod(0o600)
+    asked = here.fresh("run", "--agent", "mine", "--yes")
+    assert asked.status == 3 and "the approval of alice would not count" in asked.out
+    assert "+ a.py" in here("review").out
+    said = here.fresh("review", "1.1", "--yes", "--json", XDG_CONFIG_HOME=str(ben.parent))
+    assert said.document["signed"] is True, said.err
+    done = here.fresh("resume", "--yes")
+    assert (done.status, boxes(here)) == (0, "x"), done.err
+
+
+def bodies(here: Any, kind: str) -> list[dict[str, Any]]:
+    lines = (here.directory / ".holdfast/ledger.jsonl").read_text().splitlines()
+    return [entry["body"] for entry in map(json.loads, lines) if entry["kind"] == kind]
 
 
 def test_high_risk_wants_the_plan_typed_out(guarded: Any) -> None:

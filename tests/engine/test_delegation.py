@@ -450,6 +450,7 @@ def test_a_breaker_opens_and_says_so(ground: Ground) -> None:
     assert isinstance(again, AgentFailed) and again.ill
     assert len(agent.requests) == 3
     assert "is not asked at the moment" in again.message and "Try again in " in again.hint
+    assert 20_000 < again.pause_ms <= 30_000 and isinstance(error, AgentFailed) and not error.pause_ms
     assert len(delegations(ground)) == 1
     give(ground, ScriptedAgent(MEND))
 

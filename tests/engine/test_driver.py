@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -28,10 +29,11 @@ from guarded import Ground, guard, put
 from holdfast.engine.job import job_of
 from holdfast.engine.orders import land_order_from, order_from, packed, plan_of
 from holdfast.errors import Blocked
-from holdfast.model.agent import Usage
+from holdfast.model.agent import Escalated, Usage
 from holdfast.model.configuration import Budget
 from holdfast.model.fix import CATEGORIES, Category
-from holdfast.model.run import RunOptions, TaskCompleted
+from holdfast.model.run import AgentSeen, RunOptions, TaskCompleted, TaskFailed
+from holdfast.store.database import Paper
 from holdfast.testing import HandEngine
 
 ONE = "# R\n\n- [ ] One\n"
@@ -111,6 +113,108 @@ def test_what_waits_for_its_time_does_not_end_the_run(ground: Ground) -> None:
     assert waited and sitting.record("One").state == "COMPLETED"
 
 
+LEFT_ALONE = unworked("agent error")._replace(pause_ms=30_000, because="hand is not asked at the moment")
+
+
+def with_time(sitting: Sitting, seconds: int = 10) -> Sitting:
+    """Whoever waits there waits so long."""
+    pause = sitting.pause
+
+    def later(waited: float) -> None:
+        sitting.later_ns += seconds * 10**9
+        pause(waited)
+
+    sitting.pause = later  # type: ignore[method-assign]
+    return sitting
+
+
+def test_an_agent_that_is_left_alone_costs_a_task_no_attempt(ground: Ground) -> None:
+    """Its breaker is open: the task is to do again when that is over, however few attempts it has, and is done."""
+    sitting = with_time(Sitting(ground, THREE, options=RunOptions(agent="hand", attempts=1)), 1)
+    begun: list[int] = []
+
+    def later(engine: HandEngine, id: str) -> None:
+        begun.append(sitting.later_ns)
+        sitting.engine.end(id, packed(LEFT_ALONE))
+
+    assert sitting.drive({"Two": [later, later, later]}).state == "FINISHED"
+    record = sitting.record("Two")
+    assert set(sitting.states().values()) == {"COMPLETED"}
+    assert (record.attempt, record.tried, record.left_alone) == (1, (), 0)
+    assert len(begun) == 3 and begun[1] - begun[0] >= 20 * 10**9
+    assert len(set(sitting.works())) == len(sitting.works()) == 6
+    assert not [event for event in sitting.events if isinstance(event, TaskFailed)]
+    told = [event.happening for event in sitting.events if isinstance(event, AgentSeen)]
+    assert told == [Escalated("hand is not asked at the moment")] * 3
+
+
+def test_a_task_that_made_its_agent_ill_lets_others_go_first(ground: Ground) -> None:
+    """When the pause is over, who failed would be the first of the roadmap, and would make it longer for all."""
+    ill = unworked("agent error")
+    sitting = with_time(Sitting(ground, THREE, options=RunOptions(agent="hand")), 1)
+    assert sitting.drive({"One": [ill, LEFT_ALONE], "Two": [LEFT_ALONE], "Three": [LEFT_ALONE]}).state == "FINISHED"
+    last = list(dict.fromkeys(id.split(".")[1] for id in reversed(sitting.works())))
+    assert last == [sitting.record(title).task for title in ("One", "Three", "Two")]
+
+
+def test_nobody_waits_for_ever_for_an_agent_that_is_left_alone(ground: Ground) -> None:
+    """After many pauses it is a failure like others, and at last a person is needed."""
+    sitting = with_time(Sitting(ground, ONE, options=RunOptions(agent="hand")), 3_600)
+    assert sitting.drive({"One": [LEFT_ALONE] * 99}).state == "FINISHED"
+    record = sitting.record("One")
+    assert (record.state, len(record.tried)) == ("FAILED", 3) and len(sitting.works()) == 8 + 3
+
+
+def test_the_pauses_of_one_failure_are_not_those_of_the_next(ground: Ground) -> None:
+    """Once the agent was asked again, they are counted from the beginning."""
+    sitting = with_time(Sitting(ground, ONE, options=RunOptions(agent="hand")), 3_600)
+    assert sitting.drive({"One": [*[LEFT_ALONE] * 8, unworked(), *[LEFT_ALONE] * 8]}).state == "FINISHED"
+    assert (sitting.record("One").state, len(sitting.record("One").tried)) == ("COMPLETED", 1)
+
+
+def test_a_worker_cannot_put_a_task_off_for_years(ground: Ground) -> None:
+    """However long it says that its agent is left alone, it is no longer than a breaker stays open."""
+    sitting = with_time(Sitting(ground, ONE, options=RunOptions(agent="hand")), 600)
+    assert sitting.drive({"One": [LEFT_ALONE._replace(pause_ms=1 << 52)]}).state == "FINISHED"
+    assert sitting.record("One").state == "COMPLETED"
+
+
+@pytest.mark.parametrize(("agent", "asked_again"), [("auto", ["first", "second"]), ("first", ["first"])])
+def test_whoever_fits_best_by_then_takes_a_task_that_waited(ground: Ground, agent: str, asked_again: list[str]) -> None:
+    """Unless a person named the agent."""
+    asked: list[str] = []
+
+    def route(task: Any) -> str:
+        asked.append("first" if agent == "first" or not asked else "second")
+        return asked[-1]
+
+    sitting = with_time(Sitting(ground, ONE, options=RunOptions(agent=agent), route=route))
+    assert sitting.drive({"One": [LEFT_ALONE]}).state == "FINISHED"
+    assert asked == asked_again and sitting.record("One").agent == asked_again[-1]
+
+
+# ── what is asked for and cannot be looked at ──
+
+UNFIT = "# R\n\n- [ ] One\n  **Verify**: `true && grep -q never a.py`\n- [ ] Two\n"
+
+
+def test_a_task_whose_command_cannot_be_run_is_not_begun(ground: Ground) -> None:
+    """It waits for a person, with the reason, and a yes alone does not begin it; put right, it is asked for whole."""
+    sitting = Sitting(ground, UNFIT)
+    assert sitting.drive().state == "WAITING"
+    assert sitting.states() == {"One": "NEEDS_REVIEW", "Two": "COMPLETED"}
+    assert "&& is for a shell" in sitting.record("One").because and len(sitting.works()) == 1
+    sitting.say("One", yes=True)
+    after = sitting.again()
+    assert after.drive().state == "WAITING" and len(after.works()) == 1
+    after.file.write_text(UNFIT.replace("true && ", ""), encoding="utf-8")
+    after.say("One", yes=True)
+    last = after.again()
+    assert last.drive().state == "FINISHED"
+    order = order_from(last.engine.argument(last.works()[-1]))  # type: ignore[arg-type]
+    assert order.accept == (("grep", "-q", "never", "a.py"),)
+
+
 def test_a_question_waits_and_a_yes_goes_on(ground: Ground) -> None:
     """NEEDS_REVIEW ends the sitting as WAITING; after a yes the next one lands the same work, in another turn."""
     sitting = Sitting(ground, ONE)
@@ -122,6 +226,64 @@ def test_a_question_waits_and_a_yes_goes_on(ground: Ground) -> None:
     order = land_order_from(after.engine.argument(after.landings()[-1]))  # type: ignore[arg-type]
     assert (order.simulation, order.cleared_by, order.turn) == ("s-9", "tester", 2)
     assert len(after.works()) == 1
+
+
+def test_a_landing_that_was_taken_back_before_the_book_knew_completes_nothing(ground: Ground) -> None:
+    """Killed after the landing ended, and undone: landing it again finds that out, and a person is asked (D4)."""
+    landing = ground.apply(put("one", b"1\n")).id
+    ground.hf.undo(landing, approved_by="tester")
+    sitting = Sitting(ground, ONE)
+    gone = unlanded("unknown", final=True)._replace(taken_back=True)
+    assert sitting.drive({"One": [worked(), landed(landing), gone]}).state == "WAITING"
+    assert sitting.moves("One") == ["IN_PROGRESS", "VALIDATING", "NEEDS_REVIEW"] and len(sitting.landings()) == 2
+
+
+def test_a_yes_to_what_was_taken_back_begins_it_anew(ground: Ground) -> None:
+    """A person was asked, said yes, it landed, and was taken back: that proposal is over, and a yes is to new work."""
+    sitting = Sitting(ground, ONE)
+    assert sitting.drive({"One": [worked(), asked("s-9")]}).state == "WAITING"
+    sitting.say("One", yes=True)
+    gone = unlanded("unknown", final=True)._replace(taken_back=True)
+    after = sitting.again()
+    assert after.drive({"One": [gone]}).state == "WAITING" and after.record("One").proposal == ""
+    after.say("One", yes=True)
+    last = after.again()
+    assert last.drive().state == "FINISHED" and len(set(last.works())) == 2
+
+
+def approve(sitting: Sitting, simulation: str, by: str) -> None:
+    """As the tables have it once somebody signed."""
+    now = time.time_ns()
+    paper = Paper(f"a-{by}-{now}", simulation, now, {"answer": "approve", "by": by})
+    sitting.pipeline.records.save_paper("approvals", paper, 0)
+
+
+@pytest.mark.parametrize(("asks_about", "state"), [("s-9", "FINISHED"), ("s-10", "WAITING")])
+def test_who_answers_while_it_lands_need_not_answer_again(ground: Ground, asks_about: str, state: str) -> None:
+    """Two must say yes: the second one does while the first one's landing finds that out. What they saw counts, and
+    nothing else does."""
+    sitting = Sitting(ground, ONE)
+    assert sitting.drive({"One": [worked(), asked("s-9")]}).state == "WAITING"
+    approve(sitting, "s-9", "ann")
+    after = sitting.again()
+
+    def meanwhile(engine: HandEngine, id: str) -> None:
+        approve(after, "s-9", "ben")
+        engine.end(id, packed(asked(asks_about)))
+
+    assert after.drive({"One": [meanwhile]}).state == state
+    assert len(after.works()) == 1
+
+
+def test_one_answer_is_looked_at_once(ground: Ground) -> None:
+    """Where it is not enough, the task waits for another one, also in a later sitting."""
+    sitting = Sitting(ground, ONE)
+    sitting.drive({"One": [worked(), asked("s-9")]})
+    approve(sitting, "s-9", "ann")
+    after = sitting.again()
+    assert after.drive({"One": [asked("s-9")]}).state == "WAITING" and len(after.landings()) == 2
+    last = after.again()
+    assert last.drive().state == "WAITING" and len(last.landings()) == 2
 
 
 @pytest.mark.parametrize(("skip", "state"), [(False, "FAILED"), (True, "SKIPPED")])
@@ -301,6 +463,42 @@ def test_work_of_another_release_is_begun_as_another_attempt(ground: Ground) -> 
     after = sitting.again()
     assert after.drive().state == "FINISHED"
     assert len(set(after.works())) == 2 and after.record("One").state == "COMPLETED"
+
+
+@pytest.mark.parametrize("overlapping", [True, False])
+def test_an_order_for_another_sitting_is_not_given_out(ground: Ground, overlapping: bool) -> None:
+    """Written for work over the workspace itself, or over a mirror, it is cancelled and written anew (D8)."""
+    sitting = Sitting(ground, ONE, overlapping=not overlapping)
+
+    def die(engine: HandEngine, id: str) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        sitting.drive({"One": [die]})
+    (first,) = sitting.works()
+    after = sitting.again(overlapping=overlapping)
+    assert after.drive().state == "FINISHED"
+    (item,) = after.engine.items(first)[:1]
+    assert item.state == "cancelled"
+    orders = [order_from(after.engine.argument(id)) for id in dict.fromkeys(after.works())]
+    assert [order.mirrored for order in orders] == [not overlapping, overlapping]
+    assert (after.record("One").state, after.record("One").attempt) == ("COMPLETED", 2)
+
+
+def test_an_order_whose_tree_nobody_finds_is_not_given_out(ground: Ground) -> None:
+    """It names a base in a stock that those who work now do not have, or has none where they need one (D8)."""
+    sitting = Sitting(ground, ONE)
+    sitting.orders._base = lambda: "ab" * 32
+
+    def die(engine: HandEngine, id: str) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        sitting.drive({"One": [die]})
+    after = sitting.again()
+    assert after.drive().state == "FINISHED"
+    orders = [order_from(after.engine.argument(id)) for id in dict.fromkeys(after.works())]
+    assert [order.base for order in orders] == ["ab" * 32, ""]
 
 
 @pytest.mark.parametrize("landing", [False, True], ids=["work", "landing"])

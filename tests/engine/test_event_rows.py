@@ -42,7 +42,7 @@ def test_every_name_is_of_one_kind() -> None:
     """The names that people can listen to are those of the kinds there are."""
     names = [kind._field_defaults["event"] for kind in get_args(RunEvent)]
     assert sorted(names) == sorted(EVENTS)
-    assert len(get_args(Happening)) == 5
+    assert len(get_args(Happening)) == 6
 
 
 def test_what_an_event_is_about() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,15 +15,15 @@ import pytest
 from guarded import ME, Ground, put
 from holdfast.engine.driver import LAND
 from holdfast.engine.durable import Database
-from holdfast.engine.expedition import Outfit, booked_landing, document_of, registry
+from holdfast.engine.expedition import Outfit, booked_landing, document_of, go, noted, registry
 from holdfast.engine.grounds import Grounds
 from holdfast.engine.landmarks import checkpoint_of
 from holdfast.engine.orders import LandOrder, item_id, packed
 from holdfast.engine.taskbook import TaskBook, begin_run
-from holdfast.errors import Tampering
+from holdfast.errors import Blocked, Tampering
 from holdfast.model.configuration import Budget
 from holdfast.model.run import RunOptions, RunRecord
-from holdfast.model.task import TaskRecord
+from holdfast.model.task import Task, TaskRecord
 from holdfast.store.large_blobs import LargeBlobs
 from holdfast.wiring.opening import pipeline_at
 from laned import landings, order_of, proposed, site
@@ -47,7 +49,7 @@ class Booked(NamedTuple):
             Grounds(str(self.ground.path), pipeline_at), checkpoint_of, lambda task: "hand", {}, (),
             lambda event: None, lambda book, roadmap: None, lambda: "",
         )  # fmt: skip
-        functions = registry(outfit, self.book.run, Budget, self.told_here)
+        functions = noted(registry(outfit, self.book.run, Budget), self.told_here)
         return functions[LAND](Item(item), packed(argument))  # type: ignore[arg-type]
 
     @property
@@ -67,6 +69,27 @@ def booked(tmp_path: Path) -> Iterator[Booked]:
     book.move(record._replace(state="IN_PROGRESS"))
     book.move(record._replace(state="VALIDATING", turn=1, landing=True))
     yield Booked(ground, book, order, {})
+    ground.hf.close()
+
+
+def test_a_full_disk_stops_a_run_and_is_no_defect(tmp_path: Path) -> None:
+    """Where nothing can be written down any more the run ends as Blocked, with how to go on; any other error stays."""
+    pytest.importorskip("dbos", reason="the extra `run` is not installed")
+    ground = site(tmp_path / "workspace")
+    (ground.path / "ROADMAP.md").write_text("# Plan\n\n- [ ] Create a.py\n")
+    for number, expected in ((errno.ENOSPC, Blocked), (errno.EDQUOT, Blocked), (errno.EIO, OSError)):
+
+        def route(task: Task, number: int = number) -> str:
+            raise OSError(number, os.strerror(number))
+
+        outfit = Outfit(
+            "w-1", Database(str(ground.state)), lambda: nullcontext(ground.hf.pipeline),
+            Grounds(str(ground.path), pipeline_at), checkpoint_of, route, {}, (),
+            lambda event: None, lambda book, roadmap: None, lambda: "",
+        )  # fmt: skip
+        run = begin_run(ground.hf.pipeline, RunRecord("", "ROADMAP.md", by=ME))
+        with pytest.raises(expected, match=os.strerror(number)):
+            go(ground.hf.pipeline, run, outfit)
     ground.hf.close()
 
 

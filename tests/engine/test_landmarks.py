@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from guarded import ME, Ground, fill, guard, put
-from holdfast.engine.landmarks import checkpoint_undo, roadmap_change
+from holdfast.engine.landmarks import commits_of_return, roadmap_change
 from holdfast.engine.orders import Asked, Landed
 from holdfast.model.task import TaskRecord
 from laned import FILES, ROADMAP, commits, git, landings, lane_of, proposed, site
@@ -152,8 +152,8 @@ def test_one_undo_takes_back_all_of_it(several: Ground) -> None:
     record = TaskRecord(
         "u-run", order.order.task, "COMPLETED", agent="hand", execution=answer.execution, commit=answer.commit
     )
-    made = checkpoint_undo(several.hf.pipeline, record, undo.id, "ROADMAP.md")
-    assert len(made.split()) == 2
+    made = commits_of_return(several.hf.pipeline, [record], undo.id, "ROADMAP.md", again=False)
+    assert len(made) == 2
     for name in (BACK, FRONT):
         assert commits(several.path / name) == ["Undo One", "One"]
         assert answer.commit in shown(several.path / name)

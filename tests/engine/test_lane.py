@@ -109,6 +109,21 @@ def test_a_landing_that_is_killed_around_its_commit_has_one_commit(ground: Groun
     again.hf.close()
 
 
+def test_what_was_taken_back_is_not_landed_again(ground: Ground) -> None:
+    """Killed after it landed, undone by a person, begun again: a person says what becomes of it (L1). If they bring it
+    back, it is the same landing as ever."""
+    order = proposed(ground, NEW)
+    first = lane_of(ground).land(order)
+    assert isinstance(first, Landed)
+    undo = ground.hf.undo(first.execution, approved_by=ME)
+    answer = lane_of(ground).land(order._replace(turn=2))
+    assert isinstance(answer, Unlanded) and answer.final and answer.taken_back
+    assert answer.because == f"{first.execution} had landed it, and was taken back"
+    assert not (ground / "new.py").exists() and (ground / "ROADMAP.md").read_bytes() == ROADMAP
+    ground.hf.undo(undo.id, approved_by=ME)
+    assert lane_of(ground).land(order._replace(turn=3)) == first
+
+
 @pytest.mark.parametrize(
     "error", [Blocked("the index is locked"), OSError(28, "No space left on device"), ValueError("a mistake of ours")]
 )
@@ -337,6 +352,17 @@ def test_work_may_tick_its_own_box_and_write_around_the_tasks(ground: Ground) ->
     order = proposed(ground, Update("ROADMAP.md", ROADMAP, Inline(after)))
     assert isinstance(lane_of(ground).land(order), Landed)
     assert (ground / "ROADMAP.md").read_bytes() == after
+
+
+@pytest.mark.parametrize("after", [b"# Plan\n\nWe want a module.\n\n", b"# Plan\n\n- [ ] A module\n"])
+def test_work_that_changes_a_roadmap_of_prose_is_asked_about(ground: Ground, after: bytes) -> None:
+    """Its tasks are known by its bytes: with one more empty line it would have none, and the run would be done."""
+    prose = b"# Plan\n\nWe want a module.\n"
+    ground.apply(put("PLAN.md", prose))
+    order = proposed(ground, Update("PLAN.md", prose, Inline(after)))._replace(roadmap="PLAN.md")
+    answer = lane_of(ground).land(order)
+    assert isinstance(answer, Asked) and answer.because == "it changes other tasks of the roadmap"
+    assert (ground / "PLAN.md").read_bytes() == prose
 
 
 # ── the book finds it ──

@@ -5,22 +5,27 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delegated import configured
+from guarded import Ground, guard
 from holdfast.agents.protocol import Health
-from holdfast.engine.breaker import TUNING, pause_ns
+from holdfast.engine.breaker import TUNING, Breakers, Granted, pause_ns
 from holdfast.engine.candidates import candidate_of
+from holdfast.engine.hiring import routed
 from holdfast.engine.needs import TaskNeeds, needs_of
 from holdfast.engine.past import HALF_LIFE_NS, Outcome, Past, past_of, with_attempt
 from holdfast.engine.router import WEIGHTS, Candidate, Choice, choose
 from holdfast.engine.routing_file import RoutingDecision, decision_for, decisions_in
 from holdfast.errors import Blocked, InvalidInput
 from holdfast.model.agent import CAPABILITIES, Capability
-from holdfast.store.adapters import BREAKER_STATES, Adapter
+from holdfast.store.adapters import BREAKER_STATES, Adapter, Adapters
+from holdfast.store.resilience import ResilienceLog
 
 EDITS: frozenset[Capability] = frozenset({"edit", "shell"})
 TASK = needs_of("Add a parser for dates")
@@ -307,3 +312,30 @@ def test_a_routing_file_is_read_or_refused_as_its_case_says(path: Path) -> None:
 def test_there_are_cases_of_routing_files() -> None:
     """The folder of cases is not empty."""
     assert len(CASES) >= 12
+
+
+# ── in a run, which can wait ──
+
+
+def _ill(ground: Ground, name: str) -> None:
+    breakers = Breakers(Adapters(ground.hf.records), ResilienceLog(ground.hf.site.state), time.time_ns)
+    ticket = breakers.admit(name)
+    assert isinstance(ticket, Granted)
+    breakers.report(ticket.ticket, Outcome("p-1", "unauthorized", good=False))
+
+
+def test_a_task_that_can_wait_goes_to_the_best_of_those_left_alone(tmp_path: Path) -> None:
+    """Nobody is well: that is no reason to ask a person. Who can never do it is not waited for."""
+    ground = guard(tmp_path / "workspace", {"a.py": b""})
+    command = 'command = ["/usr/bin/true", "{task_file}"]\nnetwork = "none"\n'
+    configured("".join(f"[agents.{name}]\n{command}" for name in ("aa", "zz")))
+    _ill(ground, "aa")
+    assert routed(ground.hf.pipeline, "Add a parser", patient=True).agent == "zz"
+    _ill(ground, "zz")
+    with pytest.raises(Blocked, match="left alone"):
+        routed(ground.hf.pipeline, "Add a parser")
+    assert routed(ground.hf.pipeline, "Add a parser", patient=True).agent == "aa"
+    configured("")
+    with pytest.raises(Blocked, match="no agent can have"):
+        routed(ground.hf.pipeline, "Add a parser", patient=True)
+    ground.hf.close()

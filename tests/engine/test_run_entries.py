@@ -33,7 +33,7 @@ from holdfast.settlement.runs import (
 )
 from holdfast.store.chain import Entry, Record
 from holdfast.store.database import Records
-from holdfast.store.runs import Runs, Said
+from holdfast.store.runs import NO_QUESTION, Runs, Said
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "runs" / "entries.jsonl"
 STATES: tuple[TaskState, ...] = tuple(MOVES)
@@ -148,10 +148,11 @@ def test_words_of_others_are_bounded_and_can_always_be_written(ground: Ground) -
 def test_an_answer_comes_back(records: Records) -> None:
     """The newest one counts."""
     for number, yes in enumerate((True, False), start=1):
-        said = Said("u-1", "one", yes, not yes, "tester", f"because {number}", 0)
+        said = Said("u-1", "one", yes, not yes, "tester", f"because {number}", 0, 3, "s-1")
         project_run(records, Entry(number, ANSWER, answer_body(said), number, ""))
-    assert Runs(records).said("u-1", "one") == Said("u-1", "one", False, True, "tester", "because 2", 2)
-    assert Runs(records).said("u-1", "two") is None
+    found = Said("u-1", "one", False, True, "tester", "because 2", 2, 3, "s-1")
+    assert Runs(records).said("u-1", "one", 3) == found
+    assert Runs(records).said("u-1", "one", 4) is None and Runs(records).said("u-1", "two", 3) is None
 
 
 def golden() -> list[dict[str, Any]]:
@@ -170,7 +171,7 @@ def test_entries_of_the_first_version_are_read(records: Records) -> None:
     record = task_record(runs, "u-golden00", "one-7a6c86f1")
     assert (record.state, record.attempt, record.tried) == ("COMPLETED", 2, (TRIED,))
     assert (record.execution, record.commit, record.files, record.usage) == ("e-1", "c0ffee", 3, Usage(1, 2, 3, 4))
-    assert runs.said("u-golden00", "one-7a6c86f1") == Said(
+    assert runs.said("u-golden00", "one-7a6c86f1", NO_QUESTION) == Said(
         "u-golden00", "one-7a6c86f1", True, False, "tester", "looks good", 1_006
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from driven_run import Sitting, worked
-from guarded import ME, Ground, guard
+from guarded import ME, Ground, guard, put
 from holdfast.model.agent import Usage
 from holdfast.model.configuration import Budget
 from holdfast.model.run import RunOptions
@@ -39,7 +39,7 @@ def waiting(sitting: Sitting, **fields: Any) -> TaskRecord:
     return sitting.record("One")
 
 
-def test_only_what_is_said_after_the_question_is_an_answer(ground: Ground) -> None:
+def test_only_what_is_said_to_the_question_is_an_answer(ground: Ground) -> None:
     """A yes to an earlier question is none to this one (H1)."""
     sitting = Sitting(ground, TWO)
     sitting.say("One", yes=True)
@@ -50,6 +50,56 @@ def test_only_what_is_said_after_the_question_is_an_answer(ground: Ground) -> No
     sitting.say("One", yes=True)
     answered = sitting.world.answered(record)
     assert answered is not None and (answered.state, answered.cleared_by) == ("PENDING", ME)
+
+
+HOUR_NS = 3_600 * 10**9
+
+
+@pytest.mark.parametrize("by_ns", [-HOUR_NS, 0, HOUR_NS], ids=["set back", "right", "fast"])
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"proposal": "ab" * 32, "simulation": "s-1"}, {"proposal": "ab" * 32, "landing": True}],
+    ids=["nothing was done", "it waits to land", "it may have landed"],
+)
+def test_an_answer_to_another_question_is_none_by_whatever_clock(
+    ground: Ground, fields: dict[str, Any], by_ns: int
+) -> None:
+    """The first question was answered, late or early, and asked once more: that answer is spent (H1, K4)."""
+    sitting = Sitting(ground, TWO)
+    first = waiting(sitting, **fields)
+    sitting.book.move(first._replace(state="PENDING", landing=False))
+    second = waiting(sitting, **fields)
+    task, simulation = second.task, second.simulation
+    for asked, shown in ((first.asked, simulation), (second.asked, "s-other"), (second.asked + 1, simulation)):
+        say_at(sitting, Said(sitting.book.run.id, task, True, False, ME, "", time.time_ns() + by_ns, asked, shown))
+        assert sitting.world.answered(second) is None
+    say_at(sitting, Said(sitting.book.run.id, task, True, False, ME, "", time.time_ns() + by_ns, 2, simulation))
+    assert second.asked == 2 and sitting.world.answered(second) is not None
+
+
+def say_at(sitting: Sitting, said: Said) -> None:
+    """By the clock of whoever says it."""
+    sitting.pipeline.note_run([Record(ANSWER, answer_body(said), said.at_ns)])
+
+
+def test_what_was_said_to_no_question_in_particular_is_not_counted(ground: Ground) -> None:
+    """As earlier releases wrote it: nobody knows what was shown then, so the person is asked."""
+    sitting = Sitting(ground, TWO)
+    record = waiting(sitting)
+    say_at(sitting, Said(sitting.book.run.id, record.task, True, False, ME, "", time.time_ns()))
+    assert sitting.world.answered(record) is None
+
+
+def test_a_stale_answer_takes_no_place(ground: Ground) -> None:
+    """What is said to the question before, after this one was answered, does not wash that answer away."""
+    sitting = Sitting(ground, TWO)
+    first = waiting(sitting)
+    sitting.book.move(first._replace(state="PENDING"))
+    second = waiting(sitting)
+    sitting.say("One", yes=True)
+    say_at(sitting, Said(sitting.book.run.id, first.task, False, False, ME, "", time.time_ns(), first.asked))
+    answered = sitting.world.answered(second)
+    assert answered is not None and answered.cleared_by == ME
 
 
 def test_the_newest_answer_counts(ground: Ground) -> None:
@@ -85,8 +135,8 @@ def test_the_reason_of_a_no_is_told(ground: Ground) -> None:
     """With who said it."""
     sitting = Sitting(ground, TWO)
     record = waiting(sitting)
-    said = Said(sitting.book.run.id, record.task, False, False, "somebody", "too risky", time.time_ns())
-    sitting.pipeline.note_run([Record(ANSWER, answer_body(said), said.at_ns)])
+    run, now = sitting.book.run.id, time.time_ns()
+    say_at(sitting, Said(run, record.task, False, False, "somebody", "too risky", now, record.asked))
     answered = sitting.world.answered(record)
     assert answered is not None and (answered.state, answered.because) == ("FAILED", "somebody said no: too risky")
 
@@ -189,7 +239,19 @@ def test_a_new_task_is_seen_at_once(ground: Ground) -> None:
 def test_boxes_that_a_kill_left_are_ticked(ground: Ground) -> None:
     """From the book; what is ticked already is left alone."""
     sitting = Sitting(ground, TWO)
-    sitting.book.move(sitting.record("One")._replace(state="COMPLETED", execution="e-1"))
+    landed = ground.apply(put("one", b"1\n")).id
+    sitting.book.move(sitting.record("One")._replace(state="COMPLETED", execution=landed))
     assert sitting.world.tick_all(sitting.book) == ""
     assert sitting.file.read_text(encoding="utf-8") == TWO.replace("[ ] One", "[x] One")
     assert sitting.world.tick_all(sitting.book) == ""
+
+
+def test_boxes_of_what_does_not_stand_are_left_alone(ground: Ground) -> None:
+    """What one task landed was undone behind the run's back; the other found everything done, and landed nothing."""
+    sitting = Sitting(ground, TWO)
+    landed = ground.apply(put("one", b"1\n")).id
+    ground.hf.undo(landed, approved_by=ME)
+    sitting.book.move(sitting.record("One")._replace(state="COMPLETED", execution=landed))
+    sitting.book.move(sitting.record("Two")._replace(state="COMPLETED"))
+    assert sitting.world.tick_all(sitting.book) == ""
+    assert sitting.file.read_text(encoding="utf-8") == TWO.replace("[ ] Two", "[x] Two")

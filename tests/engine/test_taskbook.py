@@ -128,3 +128,56 @@ def test_two_processes_write_one_ledger(ground: Ground) -> None:
     book.move(begun(book)._replace(state="PENDING"))
     kinds = [entry.kind for entry in ground.hf.ledger.entries()][-4:]
     assert kinds == ["run", "task", "delegation", "task"] and ground.hf.audit().ok
+
+
+# ── together ──
+
+
+def test_moves_made_together_are_written_with_one_sync(ground: Ground) -> None:
+    """They count at once for whoever holds the book, and are in the ledger when the block ends."""
+    calls = FaultyCalls()
+    there = ground.reopened(calls)
+    book, events = book_of(there), list[RunEvent]()
+    book = book_of(there, book.run, events)
+    calls.arm()
+    with book.together():
+        book.move(begun(book))
+        book.move(begun(book, "two"))
+        book.tell(TaskMoved(book.run.id, "three", "PENDING", ""))
+        assert book.of("one").state == "IN_PROGRESS" and book.counted("IN_PROGRESS") == 2
+        assert not events and not book_of(there, book.run).records
+    assert calls.trace.count("fdatasync") == 1
+    assert [event.task for event in events if isinstance(event, TaskMoved)] == ["one", "two", "three"]
+    assert book_of(there, book.run).records == book.records
+    there.hf.close()
+
+
+def test_of_moves_made_together_all_are_written_or_none(ground: Ground) -> None:
+    """One that no task makes, or any other error in between: nobody hears of the others either."""
+    events: list[RunEvent] = []
+    book = book_of(ground, None, events)
+
+    def both() -> None:
+        with book.together():
+            book.move(begun(book))
+            book.move(begun(book, "two")._replace(state="VALIDATING"))
+
+    with pytest.raises(Blocked):
+        both()
+    assert not events and not book_of(ground, book.run).records
+
+
+def test_what_lands_is_known_without_a_search(ground: Ground) -> None:
+    """Only while it does, and also to whoever opens the book anew."""
+    book = book_of(ground)
+    book.move(begun(book))
+    book.move(begun(book)._replace(state="VALIDATING"))
+    assert book.landing == ()
+    book.move(begun(book)._replace(state="VALIDATING", landing=True, turn=1))
+    assert (
+        [record.task for record in book.landing]
+        == ["one"]
+        == [record.task for record in book_of(ground, book.run).landing]
+    )
+    book.move(begun(book)._replace(state="NEEDS_REVIEW", landing=True, turn=1))
+    assert book.landing == ()

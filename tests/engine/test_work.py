@@ -104,6 +104,15 @@ def test_the_evidence_is_bounded_and_masked(ground: Ground) -> None:
     assert len(answer.evidence) <= MOST_EVIDENCE
 
 
+def test_an_agent_that_is_left_alone_was_not_tried(ground: Ground) -> None:
+    """Its breaker is open: the answer says for how long, and that nothing was done."""
+    first = done(ground, Exit(1), order=ORDER._replace(mends=9))
+    assert isinstance(first, Unworked) and first.pause_ms == 0
+    second = done(ground, *GOOD, order=ORDER._replace(token=2))
+    assert isinstance(second, Unworked) and "is not asked at the moment" in second.because
+    assert 20_000 < second.pause_ms <= 30_000 and second.category == "agent error"
+
+
 def test_an_order_can_be_worked_on_twice(ground: Ground) -> None:
     """A worker that was lost and one that took over bring the same change (V1)."""
     first, second = done(ground, *GOOD), done(ground, *GOOD)

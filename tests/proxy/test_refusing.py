@@ -228,12 +228,42 @@ def test_the_provider_goes_nowhere_for_the_agent(
     assert "taken out" in str(lines)
 
 
+# A wire, what is added to a question on it, and whether that passes.
+ADDRESSES = (Path(__file__).parent / "addresses.jsonl").read_text(encoding="ascii").splitlines()
+
+
+@pytest.mark.parametrize("line", ADDRESSES)
+def test_the_provider_fetches_nothing_for_the_agent(line: str, provider: Provider) -> None:
+    """An address where bytes could stand is refused on every wire; texts, tool data and inline bytes go as they are."""
+    row = json.loads(line)
+    (case,) = (one for one in CASES if one.api == row["api"])
+    body = {**case.body, **row["more"]}
+    with proxied(provider.url) as (proxy, client):
+        answer = client.ask(case.path, body)
+        if row["passes"]:
+            assert json.loads(provider.seen[0].body) == body
+        else:
+            assert (answer.status, provider.seen, proxy.failures) == (403, [], {"body": 1})
+            assert "evil.example" not in answer.words
+
+
+def test_depth_hides_no_address(provider: Provider) -> None:
+    """However deep the part is nested, it is found, or the body is not read at all."""
+    for depth in (100, 900, 5_000):
+        deep = '[{"type":"x","content":' * depth + '{"image_url":"https://evil.example"}' + "}]" * depth
+        body = f'{{"model":"m-1","messages":{deep}}}'.encode()
+        with proxied(provider.url) as (_, client):
+            assert client.ask(OPENAI.path, body).status in (400, 403)
+    assert provider.seen == []
+
+
 def test_who_wants_the_provider_to_go_out_can_have_it(provider: Provider) -> None:
     """With `provider_tools` a request is sent as it is."""
-    tools = [{"type": "web_search"}]
+    part = {"type": "image_url", "image_url": {"url": "https://pictures.example"}}
+    wide = {**OPENAI.body, "tools": [{"type": "web_search"}], "messages": [{"role": "user", "content": [part]}]}
     with proxied(provider.url, provider_tools=True) as (_, client):
-        client.ask(OPENAI.path, {**OPENAI.body, "tools": tools})
-        assert json.loads(provider.seen[0].body)["tools"] == tools
+        client.ask(OPENAI.path, wide)
+        assert json.loads(provider.seen[0].body) == wide
 
 
 # ── those who are slow, or many ──

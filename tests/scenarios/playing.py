@@ -172,11 +172,13 @@ class Stage:
             self.git(*words)
         holdfast.init(str(path))
 
-    def play(self, agent: str, crew: Crew | None = None) -> RunRecord:
-        """Sitting after sitting; the last run."""
+    def play(self, agent: str, crew: Crew | None = None, *, parallel: int = 1) -> RunRecord:
+        """Sitting after sitting; the last run. Several at once land in the order of the roadmap."""
+        together = {"parallel": parallel, "landing": "roadmap"} if parallel > 1 else {}
         for options in self.played.sittings:
             with holdfast.open(str(self.path), wait=60.0) as hf:
-                run = hf.runs.start(ROADMAP, options._replace(agent=agent), crew or Crew(), yes=True)
+                chosen = options._replace(agent=agent, **together)  # type: ignore[arg-type]
+                run = hf.runs.start(ROADMAP, chosen, crew or Crew(), yes=True)
         return run
 
     def records(self) -> dict[str, TaskRecord]:

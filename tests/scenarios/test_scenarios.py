@@ -18,6 +18,8 @@ pytestmark = pytest.mark.long
 ALL = ("broken_import_javascript", "broken_import_python", "cascade", "circular_import", "grouping",
        "missing_dependency", "syntax_left_behind", "wrong_path")  # fmt: skip
 
+TWO_AT_ONCE = ("cascade", "grouping")
+
 
 @pytest.fixture(params=NAMES)
 def played(request: pytest.FixtureRequest) -> Scenario:
@@ -31,6 +33,16 @@ def test_a_scenario_ends_as_it_is_said_to(played: Scenario, tmp_path: Path) -> N
     """It fails for its own reason, the evidence names the place, the repair lands, and one task can be taken back."""
     stage, player = Stage(played, tmp_path / "workspace"), Player(played)
     run = stage.play("player", Crew(agents={"player": player}))
+    at_the_end(stage, run, player.given)
+    after_the_undo(stage)
+
+
+@pytest.mark.parametrize("name", TWO_AT_ONCE)
+def test_a_scenario_ends_the_same_with_two_at_work_at_once(name: str, tmp_path: Path) -> None:
+    """Each over a mirror of its own: the same failures, the same repairs, the same commits, and the same way back."""
+    played = scenario(name)
+    stage, player = Stage(played, tmp_path / "workspace"), Player(played)
+    run = stage.play("player", Crew(agents={"player": player}), parallel=2)
     at_the_end(stage, run, player.given)
     after_the_undo(stage)
 

@@ -58,9 +58,22 @@ def test_names_are_data(runs: Runs) -> None:
     runs.prepare()
     name = "one'; DROP TABLE tasks; --"
     runs.save_task(task("u-1", name))
-    runs.save_answer(Said("u-1", name, True, False, "tester", name, 3))
+    runs.save_answer(Said("u-1", name, True, False, "tester", name, 3, 1, name))
     assert runs.task("u-1", name) == task("u-1", name)
-    assert runs.said("u-1", name) == Said("u-1", name, True, False, "tester", name, 3)
+    assert runs.said("u-1", name, 1) == Said("u-1", name, True, False, "tester", name, 3, 1, name)
+
+
+def test_a_database_of_an_earlier_release_takes_answers(runs: Runs, tmp_path: Path) -> None:
+    """Its answers did not say what they were to: they count for nothing, and new ones are kept beside them."""
+    runs.prepare()
+    other = sqlite3.connect(next(tmp_path.glob("*.db")))
+    other.execute("CREATE TABLE answers(run, task, yes, skip, by, reason, at_ns, PRIMARY KEY(run, task))")
+    other.execute("INSERT INTO answers VALUES('u-1', 'one', 1, 0, 'tester', '', 3)")
+    other.commit()
+    other.close()
+    assert runs.said("u-1", "one", 0) is None
+    runs.save_answer(Said("u-1", "one", True, False, "tester", "", 4, 1))
+    assert runs.said("u-1", "one", 1) is not None and runs.said("u-1", "one", 0) is None
 
 
 def test_damage_is_told_in_our_words(runs: Runs, tmp_path: Path) -> None:

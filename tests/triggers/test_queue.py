@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from guarded import ME, Interloper, guard, in_child
+from guarded import ME, Ground, Interloper, guard, in_child, put
+from holdfast.disk.calls import Calls
 from holdfast.disk.lock import Lock
+from holdfast.engine.history import KEEP_AT_LEAST
 from holdfast.engine.trigger_sources import MOST_BYTES
 from holdfast.testing import FaultyCalls, KillAt
 from triggers.posted import INBOX, watchman
@@ -150,6 +152,64 @@ def test_a_file_that_came_with_the_repository_starts_nothing(inbox: Path) -> Non
             " git tracks it, and what comes with a repository starts no run"
         ]
         assert (inbox / "committed.json").read_bytes() == TASKS
+
+
+def test_a_file_that_was_landed_starts_nothing(inbox: Path) -> None:
+    """What Holdfast put there is left and told once, committed or not: what an agent does never starts runs."""
+    with watchman(inbox.parent, INBOX) as man:
+        man.ground.apply(put("inbox/landed.json", TASKS))
+        man.ground.apply(put("other.txt", b"landed later"))
+        (inbox / "dropped.json").write_bytes(TASKS)
+        man.after(seconds=0)
+        started = [*man.after(seconds=1), *man.after(seconds=1)]
+        assert [firing.what for firing in started] == ["inbox/dropped.json"]
+        left = "landed.json is left where it is: Holdfast put it there, and what lands starts no run"
+        assert [words for tale, words in man.tales() if tale == "left"] == [left]
+        assert (inbox / "landed.json").read_bytes() == TASKS
+
+
+def test_a_file_that_somebody_wrote_over_a_landed_one_is_theirs(inbox: Path) -> None:
+    """What counts is who put there what stands there now; and a file that was taken away before says nothing."""
+    more = json.dumps([{"id": "b", "title": "Do that too"}]).encode()
+    with watchman(inbox.parent, INBOX) as man:
+        man.ground.apply(put("inbox/q.json", TASKS))
+        (inbox / "q.json").write_bytes(more)
+        man.after(seconds=0)
+        assert [(inbox.parent / firing.roadmap).read_bytes() for firing in man.after(seconds=1)] == [more]
+
+
+def test_a_file_that_lands_while_it_is_looked_at_is_not_taken(inbox: Path) -> None:
+    """Until a landing ends nobody knows that it is one; when the file is taken nothing lands, and it is known."""
+    with watchman(inbox.parent, INBOX) as man:
+
+        class Landing(Calls):
+            def point(self, name: str) -> None:
+                if name == "applied":
+                    assert (inbox / "q.json").read_bytes() == TASKS
+                    assert man.after(seconds=0) == man.after(seconds=1) == []
+
+        lands = Ground(inbox.parent, Landing())
+        lands.apply(put("inbox/q.json", TASKS))
+        lands.hf.close()
+        assert man.after(seconds=1) == []
+        assert man.tales()[-1] == ("missed", "Holdfast put it there, and what lands starts no run")
+        assert (inbox / "q.json").read_bytes() == TASKS
+
+
+def test_a_file_that_may_have_landed_before_the_logs_were_collected_starts_nothing(inbox: Path) -> None:
+    """Where the log is gone that could tell, the file is left; put in again, it is newer than all of them."""
+    with watchman(inbox.parent, INBOX) as man:
+        man.ground.apply(put("inbox/q.json", TASKS))
+        for number in range(KEEP_AT_LEAST):
+            man.ground.apply(put("other.txt", b"%d" % number))
+        assert len(man.ground.hf.gc(keep_days=0).forgotten) == 1
+        man.after(seconds=0)
+        assert man.after(seconds=1) == []
+        assert [tale for tale, _ in man.tales()] == ["left"]
+        (inbox / "q.json").unlink()
+        (inbox / "q.json").write_bytes(TASKS)
+        man.after(seconds=0)
+        assert len(man.after(seconds=1)) == 1
 
 
 def test_an_inbox_that_is_a_link_leads_nowhere(inbox: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import os
@@ -62,6 +63,8 @@ def door(came: list[Happened]) -> Iterator[Door]:
     def deliver(event: Happened) -> Noted:
         if event.key == "trouble":
             raise Blocked("the disk is full")
+        if event.key == "no-space":
+            raise OSError(errno.ENOSPC, "No space left on device")
         known = any((event.trigger, event.key) == (one.trigger, one.key) for one in came)
         came.append(event)
         return "known" if known else "noted"
@@ -222,6 +225,25 @@ def test_what_is_no_request_is_answered_and_ended(data: bytes, door: Door, came:
 def test_trouble_of_ours_is_said_and_can_be_delivered_again(door: Door) -> None:
     """When a delivery cannot be made durable the caller hears 503, and not that it was accepted."""
     assert door.call(Idempotency_Key="trouble") == (503, {"accepted": False, "because": "the disk is full"})
+    because = "the delivery could not be kept: No space left on device"
+    assert door.call(Idempotency_Key="no-space") == (503, {"accepted": False, "because": because})
+
+
+def test_head_is_answered_without_a_body(door: Door, came: list[Happened]) -> None:
+    """HEAD gets the status and the length of the answer that a body would have, and breaks nothing in the listener."""
+    broken: list[object] = []
+    before, threading.excepthook = threading.excepthook, broken.append
+    try:
+        for path, status in (("/hooks/hook", 405), ("/hooks/nothing", 401), ("/", 401)):
+            head = f"HEAD {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+            with door.raw(head.encode()) as connection:
+                answer = b"".join(iter(lambda: connection.recv(4096), b""))
+            assert answer.startswith(f"HTTP/1.1 {status} ".encode()) and answer.endswith(b"\r\n\r\n")
+            assert b"Content-Length: " in answer
+    finally:
+        door.hooks.close()
+        threading.excepthook = before
+    assert (broken, came) == ([], [])
 
 
 def test_it_is_heard_on_the_loopback_alone(door: Door) -> None:

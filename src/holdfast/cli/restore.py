@@ -1,4 +1,9 @@
-"""holdfast restore: bring back how things stood at a moment, in one transaction."""
+"""holdfast restore: bring back how things stood at a moment, in one transaction.
+
+    files back ─▶ boxes unticked ─▶ committed, where the landings were ─▶ the tasks are to do again
+
+Killed anywhere in between, the same call does what is left.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from holdfast.cli.moments import for_people, moment_of
 from holdfast.cli.opening import changing
 from holdfast.cli.screen import Screen
 from holdfast.cli.verbs import Face, verb
-from holdfast.cli.way_back import go_back
+from holdfast.cli.way_back import follow, go_back, has_runs
 from holdfast.errors import InvalidInput, UnknownId
 from holdfast.wiring import Holdfast
 
@@ -22,14 +27,21 @@ from holdfast.wiring import Holdfast
 @click.option("--yes", is_flag=True, help="Give consent to this call.")
 @click.option("--preview", is_flag=True, help="Show what would happen, and stop.")
 def command(face: Face, at: str, yes: bool, preview: bool) -> None:
-    """Bring back everything that Holdfast changed after TIME, keeping later edits of others."""
+    """Bring back everything that Holdfast changed after TIME, keeping later edits of others.
+
+    Tasks that landed after TIME are to do again.
+    """
     with changing(face) as hf:
         at_ns = _moment(hf, at)
         later = [row for row in hf.log(limit=-1) if row.at_ns > at_ns and row.status == "COMPLETED"]
         if not any(row.changes or row.summary.get("services") for row in later):
             _nothing_to_do(face.screen, at_ns)
             return
-        go_back(face.screen, hf, hf.preview_restore(at_ns), "Restore exactly this?", yes=yes, preview=preview)
+        way = hf.preview_restore(at_ns)
+        went = go_back(face.screen, hf, way, "Restore exactly this?", yes=yes, preview=preview)
+        if not went and not preview and has_runs(hf):
+            for undo in hf.runs.unfollowed():
+                follow(face.screen, hf, undo)
 
 
 def _moment(hf: Holdfast, text: str) -> int:

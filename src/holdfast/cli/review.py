@@ -6,7 +6,8 @@
 
 Invariants
   E1  A yes is to exactly what was shown: where the workspace moved meanwhile, the work is laid over it anew, checked
-      anew, and asked about anew.
+      anew, and asked about anew. What is said to a question that is not asked any more is refused; a
+      signature names the simulation that it is for.
   E2  Without a terminal nothing is answered unless the task is named and the answer is given as an option.
 """
 
@@ -151,7 +152,10 @@ class _Desk:
             found = self._show(task, record)
             reply = self._asked(found)
             if reply is not None:
-                self._answer(task, record, reply, found)
+                try:
+                    self._answer(task, record, reply, found)
+                except Conflict as error:  # E1; the others are still asked about
+                    self._screen.say(f"  {one_line(error.message)}. {error.hint}")
 
     def _asked(self, found: Shown | None) -> Reply | None:
         """None is for later: nothing is said, and it waits on."""
@@ -178,7 +182,7 @@ class _Desk:
             self._hf.reject(found.decision, reason=self._reason)
         else:
             yes, skip = reply == "yes", reply == "skip"
-            self._hf.runs.answer(task.id, yes=yes, skip=skip, reason=self._reason, run=record.run)
+            self._hf.runs.answer(task.id, yes=yes, skip=skip, reason=self._reason, run=record.run, shown=record)
         self.answered += 1
         word = {"yes": "approved" if signed else "yes", "no": "rejected" if signed else "no", "skip": "left out"}[reply]
         self._screen.answer({**task_document(task, record), "answer": reply, "signed": signed and reply != "skip"})

@@ -51,7 +51,7 @@ def command(
 def _tell_preview(screen: Screen, preview: Preview) -> None:
     screen.answer(_document(preview))
     tasks = preview.roadmap.tasks
-    to_do = sum(not task.done for task in tasks)
+    to_do = sum(not task.done for task in tasks) - sum(not task.done for task, _ in preview.held)
     screen.say(
         screen.style(f"{shown(preview.path)} · {count(len(tasks), 'task')}, {to_do:,} to do", "bold")
         + f" · read as {preview.roadmap.format}"
@@ -60,6 +60,8 @@ def _tell_preview(screen: Screen, preview: Preview) -> None:
         _tell_turn(screen, turn)
     for task, because in preview.stuck:
         screen.say(f"  ✗  {label(task)}  cannot start: {shown(because)}")
+    for task, because in preview.held:
+        screen.say(f"  -  {label(task)}  held: {shown(because)}")
     if preview.left:
         screen.say(f"  {count(len(preview.left), 'task')} would be left for later: {_some(preview)}")
     for remark in preview.remarks:
@@ -101,5 +103,6 @@ def _document(preview: Preview) -> dict[str, object]:
         ],
         "stuck": [{"task": task.id, "because": because} for task, because in preview.stuck],
         "left": [task.id for task in preview.left],
+        "held": [{"task": task.id, "because": because} for task, because in preview.held],
         "remarks": list(preview.remarks),
     }

@@ -58,8 +58,8 @@ def attempts(number: int) -> str:
 # ── one task ──
 
 
-def told(task: Task, record: TaskRecord, waits_for: str = "", doing: str = "") -> str:
-    """Everything after the title."""
+def told(task: Task, record: TaskRecord, waits_for: str = "", doing: str = "", held: str = "") -> str:
+    """Everything after the title. `held` is why its file wants it left alone."""
     because = one_line(record.because)
     match record.state:
         case "COMPLETED":
@@ -73,6 +73,8 @@ def told(task: Task, record: TaskRecord, waits_for: str = "", doing: str = "") -
             return f"needs you: {because}"
         case "PENDING":
             return f"waits for {waits_for}" if waits_for else because or "to do"
+        case "SKIPPED" if held:
+            return f"held: {one_line(held)}"
     words = {"FAILED": "failed", "TIMEOUT": "out of time", "SKIPPED": "left out", "BLOCKED": "blocked"}
     tries = f" ({attempts(record.attempt)})" if record.attempt else ""
     return f"{words.get(record.state, 'later')}{tries}: {because}"
@@ -94,7 +96,7 @@ def waits_for(task: Task, standing: Standing) -> str:
     """The first task that it names and that is not done; what phases and files hold back is not told here."""
     for id in task.after:
         before = standing.roadmap.task(id)
-        if before is not None and standing.of(before).state != "COMPLETED":
+        if before is not None and not before.done and standing.of(before).state != "COMPLETED":
             return before.number or shown(before.title)
     return ""
 
@@ -103,7 +105,9 @@ def lines(screen: Screen, rows: Sequence[tuple[Task, TaskRecord]], standing: Sta
     width = min(_WIDEST, max((len(label(task)) for task, _ in rows), default=0))
     for task, record in rows:
         mark = MARKS[record.state]
-        text = f"{_cut(label(task), width):<{width}}  {told(task, record, waits_for(task, standing))}"
+        held = standing.roadmap.why_held(task.id)
+        words = told(task, record, waits_for(task, standing), held=held if record.because == held else "")
+        text = f"{_cut(label(task), width):<{width}}  {words}"
         yield screen.style(f" {mark}", STYLES[mark]) + f" {screen.fitted(text)}"
 
 

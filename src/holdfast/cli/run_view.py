@@ -23,7 +23,7 @@ from holdfast.cli.screen import Screen
 from holdfast.cli.words import count
 from holdfast.engine.event_rows import fields_of_event
 from holdfast.engine.run_log import without_secrets
-from holdfast.model.agent import Usage, reworded
+from holdfast.model.agent import Escalated, Usage, reworded
 from holdfast.model.run import (
     AgentSeen,
     Heartbeat,
@@ -131,6 +131,8 @@ class RunView:
             case TaskFailed():
                 why = one_line(event.because)
                 return f"✗ {self._label(event.task)}: attempt {event.attempt} did not land ({why}); {event.strategy}"
+            case AgentSeen(happening=Escalated(text=text)):
+                return f"! {self._label(event.task)}: {one_line(text)}"
             case TaskMoved() if event.state == "NEEDS_REVIEW":
                 return f"? {self._label(event.task)}: needs you: {one_line(event.because)}"
         return ""
@@ -225,7 +227,9 @@ class RunView:
     def _state(self, task: Task, record: TaskRecord) -> str:
         assert self._standing is not None
         now = self._standing._replace(records=self._records)
-        text = told(task, record, waits_for(task, now), self._doing.get(task.id, ""))
+        held = now.roadmap.why_held(task.id)
+        doing = self._doing.get(task.id, "")
+        text = told(task, record, waits_for(task, now), doing, held if record.because == held else "")
         if record.state in ("IN_PROGRESS", "VALIDATING") and record.started_ns:
             return f"{text:<44}  {clock((time.time_ns() - record.started_ns) // 1_000_000).removeprefix('0:')}"
         return text + ("    holdfast review" if record.state == "NEEDS_REVIEW" else "")
@@ -246,6 +250,8 @@ def _worded(happening: Happening) -> str:
             return one_line(happening.title)
         case "asked":
             return f"asks: {one_line(happening.title)}"
+        case "escalated":
+            return one_line(happening.text)
         case "said":
             line = one_line(happening.text)
             return "" if line.startswith(("{", "[")) else line

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.opening import changing
-from holdfast.cli.screen import Screen, shown
 from holdfast.cli.verbs import Face, verb
-from holdfast.cli.way_back import go_back
+from holdfast.cli.way_back import follow, go_back, has_runs
 from holdfast.errors import InvalidInput, UnknownId
 
 if TYPE_CHECKING:
@@ -34,15 +33,13 @@ def command(face: Face, id: str, yes: bool, preview: bool) -> None:
     """
     with changing(face) as hf:
         execution = _execution(hf, id)
-        of_a_task = _landed_a_task(hf, execution)
-        if of_a_task and not preview:
-            hf.runs.require_undoable(execution)
-        undo = _undone_by(hf, execution) if of_a_task else None
-        if undo is None:
-            went = go_back(face.screen, hf, hf.preview_undo(execution), "Undo exactly this?", yes=yes, preview=preview)
-            undo = hf.show(went)[0] if went else None
-        if of_a_task and undo is not None and not preview:
-            _follow(face.screen, hf, execution, undo.id)
+        undo = _undone_by(hf, execution)
+        if undo is not None:
+            if not preview:
+                follow(face.screen, hf, undo.id)
+            return
+        way = hf.preview_undo(execution)
+        go_back(face.screen, hf, way, "Undo exactly this?", yes=yes, preview=preview)
 
 
 def _execution(hf: Holdfast, id: str) -> str:
@@ -68,33 +65,13 @@ def _execution(hf: Holdfast, id: str) -> str:
     return record.execution
 
 
-def _landed_a_task(hf: Holdfast, execution: str) -> bool:
-    from holdfast.store.runs import Runs
-
-    if not execution.startswith("e-") or not Runs(hf.records).exist():
-        return False
-    from holdfast.engine.run_standing import landed_by
-
-    return bool(landed_by(hf.records, execution))
-
-
 def _undone_by(hf: Holdfast, execution: str) -> Row | None:
     """The undo that took it back already, while its task still counts as landed: somebody was killed in between."""
-    row = hf.show(execution)[0]
-    if row.live:
+    if not execution.startswith("e-") or not has_runs(hf):
         return None
-    later = hf.records.executions(since_ns=row.at_ns)
-    return next((other for other in later if other.live and execution in _names(other.summary.get("undoes"))), None)
+    from holdfast.engine.run_following import switched, undone_by
 
-
-def _names(value: object) -> list[str]:
-    return [str(item) for item in value] if isinstance(value, list) else []
-
-
-def _follow(screen: Screen, hf: Holdfast, execution: str, undo: str) -> None:
-    found = hf.runs.taken_back(execution, undo)
-    screen.event("taken_back", tasks=list(found.tasks), commit=found.commits, remarks=list(found.remarks))
-    committed = f", committed as {found.commits[:7]}" if found.commits else ""
-    screen.say(f"To do again: {', '.join(map(shown, found.tasks))}{committed}.")
-    for remark in found.remarks:
-        screen.note(f"! {shown(remark)}")
+    row = hf.show(execution)[0]
+    if row.live or not any(found.gone for found in switched(hf.pipeline, (execution,), ())):
+        return None
+    return undone_by(hf.pipeline, row)

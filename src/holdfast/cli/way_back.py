@@ -1,4 +1,4 @@
-"""Undo and restore are one road: show what will be touched, ask, take it."""
+"""Undo and restore are one road: show what will be touched, ask, take it, and let the tasks follow that landed it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,45 @@ def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bo
         screen.answer(_preview_document(way, "REHEARSED"))
         screen.say("Preview only: nothing was changed.")
         return ""
+    of_tasks = _concerns_tasks(hf, way)
     require_consent(screen, question, difference, yes=yes)
+    if not yes:
+        of_tasks = _concerns_tasks(hf, way)  # while the person thought, a run may have begun
     with telling_failure(screen, hf):
         execution = hf.go_back(way, approved_by=user())
     screen.answer({**execution_document(*hf.show(execution.id)), **_notes(way)})
     told = f", {count(len(way.services), 'service action')}" if way.services else ""
     screen.say(f"Restored {count(execution.changes, 'path')}{told} in {duration(execution.duration_ms)}.")
     screen.say(f"Redo with: holdfast undo {execution.id}")
+    if of_tasks:
+        follow(screen, hf, execution.id)
     return execution.id
+
+
+def has_runs(hf: Holdfast) -> bool:
+    from holdfast.store.runs import Runs
+
+    return Runs(hf.records).exist()
+
+
+def _concerns_tasks(hf: Holdfast, way: Return) -> bool:
+    return has_runs(hf) and hf.runs.require_undoable(way.job.undoes, way.job.revives)
+
+
+def follow(screen: Screen, hf: Holdfast, undo: str) -> None:
+    """Bring the tasks in line with what was taken back, or came back."""
+    found = hf.runs.followed(undo)
+    screen.event(
+        "taken_back", tasks=list(found.tasks), returned=list(found.returned), commit=found.commits,
+        remarks=list(found.remarks),
+    )  # fmt: skip
+    committed = f", committed as {found.commits[:7]}" if found.commits else ""
+    if found.tasks:
+        screen.say(f"To do again: {', '.join(map(shown, found.tasks))}{committed}.")
+    if found.returned:
+        screen.say(f"Done again: {', '.join(map(shown, found.returned))}{committed}.")
+    for remark in found.remarks:
+        screen.note(f"! {shown(remark)}")
 
 
 def _tell(screen: Screen, way: Return, difference: PlannedDifference) -> None:

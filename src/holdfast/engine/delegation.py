@@ -26,12 +26,13 @@ from holdfast.engine.backoff import pause_ms, worth_a_retry
 from holdfast.engine.breaker import Breakers, Ticket, Waits
 from holdfast.engine.checking import Checking, profile_of
 from holdfast.engine.delegation_told import failure_of, not_asked, receipt_of
+from holdfast.engine.escalation import acceptance_escalation, sentence_of
 from holdfast.engine.measuring import Measured, Measuring
 from holdfast.engine.model_access import Access, Mark, Recorded, model_access
 from holdfast.engine.past import outcome_of
 from holdfast.errors import Conflict, Interrupted, InvalidInput
 from holdfast.gates.secrets import masked
-from holdfast.model.agent import Attempt, Began, Delegation, Happening, Request, Result, reworded
+from holdfast.model.agent import Attempt, Began, Delegation, Escalated, Happening, Request, Result, reworded
 from holdfast.model.agent_settings import AgentSettings
 from holdfast.model.configuration import ProgramLimits, Settings
 from holdfast.model.path import printable
@@ -102,6 +103,7 @@ class Delegating:
             if attempts:
                 self._note(delegation)
         if not delegation.good:
+            self._escalate_bad_work(delegation)
             raise failure_of(delegation, waits)
         return Worked(captured, receipt_of(delegation), bench.enforced)
 
@@ -139,8 +141,17 @@ class Delegating:
         except BaseException:  # whatever it is, the attempt says nothing about the agent
             self._breakers.give_back(ticket)
             raise
-        self._breakers.report(ticket, outcome_of(self._plan.id, result, good=found.attempt.good))
+        for escalation in self._breakers.report(ticket, outcome_of(self._plan.id, result, good=found.attempt.good)):
+            self._watched(Escalated(sentence_of(escalation)))
         return found
+
+    def _escalate_bad_work(self, delegation: Delegation) -> None:
+        """Finished again and again, and never good: no illness of the agent, and nothing that more attempts mend."""
+        found = acceptance_escalation(delegation)
+        if found is not None:
+            found = found._replace(task=self._plan.id)
+            self._breakers.escalate(found)
+            self._watched(Escalated(sentence_of(found)))
 
     def _told(self, result: Result, task: _Task, before: Mark) -> Result:
         """The result with what only we can know: what was spent, and why a model did not answer (W4)."""

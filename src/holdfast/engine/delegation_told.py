@@ -12,6 +12,8 @@ from holdfast.model.path import printable
 _MOST_WORDS = 200
 _MOST_SHOWN = 2_000
 _SECOND_NS = 10**9
+# How long to wait for an attempt of which nobody knows when it ends.
+_WHILE_TRIED_MS = 10_000
 _ILL: frozenset[Ending] = frozenset({"unauthorized", "model_error", "killed"})
 
 
@@ -75,10 +77,12 @@ def not_asked(name: str, waits: Waits, now_ns: int) -> AgentFailed:
     """Its breaker is open."""
     seconds = -(-(waits.until_ns - now_ns) // _SECOND_NS)
     when = f"in {seconds} s" if waits.until_ns and seconds > 0 else "later"
+    pause_ms = seconds * 1000 if waits.until_ns else _WHILE_TRIED_MS
     return AgentFailed(
         f"{name} is not asked at the moment: {waits.why}",
         hint=f"Nothing was changed. Try again {when}, or another agent: holdfast agents",
         ill=True,
+        pause_ms=max(1, pause_ms),
     )
 
 

@@ -5,7 +5,8 @@
 
 Invariants
   X1  Clones have what the first commit of the run holds; everything since goes through the stock, committed or not.
-  X2  What comes in is hashed on the way and read as any proposal is: nothing of a worker's is believed.
+  X2  What comes in is hashed on the way and read as any proposal is: nothing of a worker's is believed. In a run whose
+      database is shared all work counts as done elsewhere, what was done here too: only that database says who did it.
   X3  What an agent claimed over there is in the ledger here before its work can land.
 """
 
@@ -20,7 +21,7 @@ from blake3 import blake3
 
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.proposal import Proposal, claims_of, read_proposal
-from holdfast.errors import Tampering, UnknownId
+from holdfast.errors import Blocked, Tampering, UnknownId
 from holdfast.model.canonical import Json
 from holdfast.model.plan import Plan
 from holdfast.settlement.delegated import transcripts_of
@@ -37,6 +38,16 @@ class _Sent(NamedTuple):
     name: str
     manifest: Manifest
     at: float
+
+
+def require_no_witness(pipeline: Pipeline) -> None:
+    """Blocked where policy asks what a sandbox enforced: nobody here sees that of work elsewhere, so that none of it
+    could ever land (X2), and every agent would have worked in vain."""
+    if pipeline.governance.policy().sandbox:
+        raise Blocked(
+            "[policy] sandbox asks what was enforced around every program, and no other machine is believed about that",
+            hint="Run it without --database.",
+        )
 
 
 class Distance:
@@ -63,11 +74,15 @@ class Distance:
         self._sent = _Sent(manifest.tree, name, whole, time.monotonic())
         return name
 
+    def has(self, base: str) -> bool:
+        """Whether whoever works over there would find this base."""
+        return bool(base) and self._stock.has(base)
+
     def fetch(self, pipeline: Pipeline, name: str, plan: Plan) -> Proposal:
-        """A proposal with everything that landing it needs; it is here for good when this returns."""
+        """A proposal with everything that landing it needs; it is here for good when this returns (X2)."""
         own = LargeBlobs(pipeline.site.state)
         if own.has(name):
-            return read_proposal(own, name, plan)
+            return read_proposal(own, name, plan).unwitnessed()
         proposal = read_proposal(self._stock, name, plan)
         carry(proposal.contents, self._stock, own)
         self._carry_papers(proposal.papers, own)
@@ -76,7 +91,7 @@ class Distance:
         # The document comes last: with it here, the rest is.
         carry([name], self._stock, own)
         own.make_durable()
-        return proposal
+        return proposal.unwitnessed()
 
     def heard(self, pipeline: Pipeline, plan: Plan, said: str) -> None:
         """What came with work that led to nothing; held to the same form as what comes with a proposal (X2)."""

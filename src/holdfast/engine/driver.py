@@ -4,7 +4,8 @@
        ▲                    │                          │  └──a person is asked──▶ NEEDS_REVIEW ──yes──▶ VALIDATING
        └──── strategy ◀─────┴──── came to nothing ─────┘
 
-One turn: read what ended, hear what people said, start what can start, wait until something ends.
+One turn: wait until something ends, read what ended, hear what people said, choose what can start, write all of that
+down with one sync, ask the engine for it.
 
 Invariants
   D1  The book is written before the engine is asked: what was begun is known, and starting it again is the same start,
@@ -16,22 +17,25 @@ Invariants
       (see `lane`), so one that the engine lost is begun again. Where its end is not known, no other attempt is begun:
       `landing` stays set, and a person's yes begins the same landing again.
   D4  A task is COMPLETED only by the answer of a landing (T3), together with those that its order asked for; and by
-      what the ledger knows: where the attempt before has landed after all, no other one is begun.
+      what the ledger knows: where the attempt before has landed after all, no other one is begun; and what was taken
+      back before the book knew of it completes nothing.
   D5  Unless agents work over mirrors (`overlapping`), nobody works while something lands: what stands below a shadow
       must not change.
   D6  A turn costs what moved, not what there is: tasks are found by their state.
   D7  What leaves the roadmap is not under way any more, and holds nothing up; if it comes back, it is begun anew.
+  D8  An order that was written for another sitting is not given out in this one: it may say that the work is done here,
+      over the workspace itself, when it is not. The task is begun anew, by another order.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from holdfast.engine.driving import Orders, World
-from holdfast.engine.durable import Engine
-from holdfast.engine.orders import Unworked, item_id, order_id, packed
+from holdfast.engine.durable import Engine, Item
+from holdfast.engine.orders import LandOrder, Order, Unworked, item_id, order_id, packed
 from holdfast.engine.outcomes import Outcomes
 from holdfast.engine.taskbook import TaskBook
 from holdfast.errors import Blocked, InvalidInput, Tampering, UnknownId
@@ -51,7 +55,10 @@ from holdfast.model.task import Task, TaskRecord
 WORK, LAND = "work", "land"
 _TURN_S = 0.5
 _HEARTBEAT_S = 5.0
+# How often workers are looked for that were lost; their leases last for many seconds.
+_LOOK_S = 1.0
 _OTHER_RELEASE = "begun by another release"
+_OTHER_SITTING = "begun for work at another place"
 _LOST_NEED = "what it needs is not done any more"
 
 
@@ -77,8 +84,10 @@ class Driver:
         self._overlapping = overlapping
         self._began, self._beat, self._before_ms = clock(), float("-inf"), book.run.worked_ms + book.uncounted_ms
         self._rules = world.rules(book)
-        self._outcomes = Outcomes(book, world, watcher, lambda: self._rules, self._land, told_here)
-        self._lost_some = True
+        self._outcomes = Outcomes(book, world, lambda: self._rules, self._land, told_here)
+        self._lost_some, self._looked = True, float("-inf")
+        # Begun in the book, and the engine was not asked for it yet (D1).
+        self._unasked: list[str] = []
         book.on_move = self._moved
 
     # ── the loop ──
@@ -86,7 +95,8 @@ class Driver:
     def drive(self) -> RunRecord:
         """Until everything is settled, only people can go on, a limit is reached, or somebody says stop."""
         run, tasks = self._book.run, self._rules.roadmap.tasks
-        self._watcher(RunStarted(run.id, run.roadmap, len(tasks), sum(not self._is_done(task) for task in tasks)))
+        to_do = len(tasks) - self._held - sum(map(self._is_done, tasks))
+        self._watcher(RunStarted(run.id, run.roadmap, len(tasks), to_do))
         if run.state != "RUNNING" or self._book.records:  # another sitting begins; the time of the last one is counted
             self._book.move_run("RUNNING", worked_ms=self._worked_ms)
         self._begin_again()
@@ -97,14 +107,19 @@ class Driver:
         return self._close(*ended)
 
     def _turn(self, pause: float) -> tuple[RunState, str] | None:
-        self._busy = self._absorb(pause)
-        self._reread()
-        self._busy |= self._hear()
-        self._block()
-        stopping = self._world.stop_asked() or self._world.exhausted(self._book, self._worked_ms)
-        if not stopping:
-            self._busy |= self._start_landing()
-            self._busy |= self._start_work()
+        self._ask_for_the_begun()
+        ended = self._ended_within(pause)
+        with self._book.together():
+            for record, item in ended:
+                self._outcomes.taken_in(record, item)
+            self._busy = bool(ended)
+            self._reread()
+            self._busy |= self._hear()
+            self._block()
+            stopping = self._world.stop_asked() or self._world.exhausted(self._book, self._worked_ms)
+            if not stopping:
+                self._busy |= self._start_landing()
+                self._busy |= self._start_work()
         if self._busy:
             self._world.moved(self._book)
         self._breathe()
@@ -137,7 +152,7 @@ class Driver:
         self._world.moved(book, last=True)
         completed = sum(self._is_done(task) for task in tasks)
         failed, waiting = book.counted("FAILED", "TIMEOUT", "BLOCKED", "SKIPPED"), book.counted("NEEDS_REVIEW")
-        left = max(0, len(tasks) - completed - failed - waiting)
+        left = max(0, len(tasks) - completed - failed - waiting - self._held)
         self._watcher(RunFinished(book.run.id, state, completed, failed, waiting, left, book.usage, because))
         return book.run
 
@@ -153,27 +168,30 @@ class Driver:
     def _begin_again(self) -> None:
         """Everything that the book calls begun: what the engine knows already is not started twice (D1)."""
         outdated = {item.id for item in self._engine.outdated(f"{self._book.run.id}.")}
-        if outdated:
-            self._engine.cancel(sorted(outdated))
+        working = self._book.in_state("IN_PROGRESS")
+        strange = {order_id(record) for record in working if not self._orders.fits(record)}  # D8
+        if outdated | strange:
+            self._engine.cancel(sorted(outdated | strange))
         for record in list(self._open()):
-            if item_id(record) not in outdated:
-                self._ask(record)
+            if item_id(record) in strange:
+                self._book.move(record._replace(state="PENDING", because=_OTHER_SITTING))
+            elif item_id(record) not in outdated:
+                self._unasked.append(record.task)
             elif record.landing:  # it may have landed: only landing it again tells (D3)
                 self._land(record._replace(because=_OTHER_RELEASE))
             else:
                 self._book.move(record._replace(state="PENDING", because=_OTHER_RELEASE))
 
-    def _absorb(self, within_s: float) -> bool:
-        """Wait for something to end, so long; whether anything did."""
+    def _ended_within(self, seconds: float) -> list[tuple[TaskRecord, Item]]:
+        """Wait for something to end, so long."""
         open_ones = {item_id(record): record for record in self._open()}
         if not open_ones:
-            self._pause(within_s)
-            return False
-        self._engine.take_from_the_lost(f"{self._book.run.id}.")
-        ended = self._engine.wait(list(open_ones), within_s)
-        for item in ended:
-            self._outcomes.taken_in(open_ones[item.id], item)
-        return bool(ended)
+            self._pause(seconds)
+            return []
+        if self._clock() - self._looked >= _LOOK_S:
+            self._looked = self._clock()
+            self._engine.take_from_the_lost(f"{self._book.run.id}.")
+        return [(open_ones[item.id], item) for item in self._engine.wait(list(open_ones), seconds)]
 
     # ── what people and the roadmap say ──
 
@@ -218,21 +236,39 @@ class Driver:
 
     # ── what can start ──
 
-    def _ask(self, record: TaskRecord) -> None:
-        """Ask the engine for what the book says was begun. Without its order nothing can be asked."""
+    def _ask_for_the_begun(self) -> None:
+        """Only what the book still calls begun: it may have been given up since."""
+        begun, self._unasked = self._unasked, []
+        self._ask(
+            record
+            for record in map(self._book.of, begun)
+            if record.state == "IN_PROGRESS" or (record.state == "VALIDATING" and record.landing)
+        )
+
+    def _ask(self, begun: Iterable[TaskRecord]) -> None:
+        """Ask the engine for what the book says was begun: landings here, and at once, since only this process lands;
+        all work with one commit."""
+        work: dict[str, Json] = {}
+        for record in begun:
+            order = self._order_of(record)
+            if isinstance(order, LandOrder):
+                self._engine.start_here(order.id, LAND, packed(order))
+            elif order is not None:
+                work[order.id] = packed(order)
+        if work:
+            self._engine.start_all(WORK, work, self._queue)
+
+    def _order_of(self, record: TaskRecord) -> Order | LandOrder | None:
+        """None where there is none any more: then nothing can be asked, and the book says so."""
         try:
-            order = self._orders.land_order(record) if record.landing else self._orders.order(record)
+            return self._orders.land_order(record) if record.landing else self._orders.order(record)
         except (UnknownId, Tampering, InvalidInput) as error:
             why = masked(error.message)
             if record.landing:
                 self._book.move(record._replace(state="NEEDS_REVIEW", because=f"cannot be landed: {why}"))
             else:
                 self._outcomes.failed(record, Unworked("environment", why, why))
-            return
-        if record.landing:  # here, and at once: only this process lands
-            self._engine.start_here(order.id, LAND, packed(order))
-        else:
-            self._engine.start(order.id, WORK, packed(order), self._queue)
+            return None
 
     def _start_landing(self) -> bool:
         worked = list(self._book.in_state("VALIDATING"))
@@ -261,7 +297,7 @@ class Driver:
 
     def _land(self, record: TaskRecord) -> None:
         self._book.move(record._replace(state="VALIDATING", turn=record.turn + 1, landing=True))
-        self._ask(self._book.of(record.task))
+        self._unasked.append(record.task)
 
     def _startable(self) -> Iterator[tuple[TaskRecord, Task]]:
         """In the order of the roadmap, as many as the run may have, and none before its time."""
@@ -286,8 +322,8 @@ class Driver:
         for record, _ in chosen:
             now = self._book.of(record.task)
             if now.state == "IN_PROGRESS":
-                self._watcher(TaskStarted(now.run, now.task, now.attempt, now.agent))
-                self._ask(now)
+                self._book.tell(TaskStarted(now.run, now.task, now.attempt, now.agent))
+                self._unasked.append(now.task)
         return bool(chosen)
 
     def _landed_after_all(self, record: TaskRecord) -> bool:
@@ -323,14 +359,21 @@ class Driver:
 
     @property
     def _lands(self) -> bool:
-        return any(record.landing for record in self._book.in_state("VALIDATING"))
+        return bool(self._book.landing)
 
     def _is_done(self, task: Task) -> bool:
-        return task.done or self._book.of(task.id).state == "COMPLETED"
+        return self._book.of(task.id).state == "COMPLETED" or (
+            task.done and not (self._rules.roadmap.held and self._rules.roadmap.why_held(task.id))
+        )
+
+    @property
+    def _held(self) -> int:
+        """How many are left alone because the file says so."""
+        return sum(self._book.of(row.task).state == "PENDING" for row in self._rules.roadmap.held)
 
     def _open(self) -> Iterator[TaskRecord]:
         yield from self._book.in_state("IN_PROGRESS")
-        yield from (record for record in self._book.in_state("VALIDATING") if record.landing)
+        yield from self._book.landing
 
     def _waits_for_time(self) -> bool:
         now = self._now_ns()

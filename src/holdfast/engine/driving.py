@@ -21,6 +21,13 @@ class Orders(Protocol):
         """UnknownId when it is kept no more."""
         ...
 
+    def fits(self, record: TaskRecord) -> bool:
+        """Whether those who work in this sitting may be given the order as it was written.
+
+        Also where it is kept no more: asking for it says so.
+        """
+        ...
+
     def land_order(self, record: TaskRecord) -> LandOrder: ...
 
 
@@ -70,6 +77,10 @@ class World(Protocol):
 
     def landed(self, record: TaskRecord) -> Landed | None:
         """The landing of what was asked last for this task, if the ledger knows one that stands."""
+        ...
+
+    def taken_back(self, execution: str) -> bool:
+        """Whether somebody undid what landed, while nobody had written it down."""
         ...
 
     def said(self, record: TaskRecord, words: str) -> None:

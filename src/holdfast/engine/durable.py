@@ -152,6 +152,9 @@ class Desk(Protocol):
         Give priorities where the order matters: SQLite tells age in whole seconds.
         """
 
+    def start_all(self, function: str, arguments: Mapping[str, Json], queue: str) -> None:
+        """Put items in line, by their ids, with one commit for all of them: none of them, or each as with `start`."""
+
     def await_signal(self, id: str, within_s: float, home: str) -> None:
         """An item that ends with the first thing signalled to it, or with null when the time is over (D5).
 
@@ -168,7 +171,7 @@ class Desk(Protocol):
     def wait(self, ids: Collection[str], within_s: float = 0.0) -> tuple[Item, ...]:
         """Some of `ids` that have ended, at least one as soon as there is one; nothing when the time is over.
 
-        Without time it is a look at all of them.
+        Without time it is a look at all of them. Blocked where the database refuses for long what an end needs.
         """
 
     def cancel(self, ids: Collection[str]) -> None:
@@ -196,6 +199,7 @@ class Engine(Desk, Protocol):
         """Begin it in this process at once, without standing in line; the same id twice is the same item (D1).
 
         Killed, it goes on where this process is started again. For the one process that starts it, and nobody else.
+        `wait` may tell its end a moment before it is recorded; killed in between, it is done once more (D2).
         """
 
     def outdated(self, prefix: str) -> tuple[Item, ...]:

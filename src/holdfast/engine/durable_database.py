@@ -7,11 +7,16 @@ Invariants
       statement on (IMMEDIATE), and wait for each other instead of failing.
   E3  A client of PostgreSQL that freezes inside a transaction is thrown out by the server, and its locks with it.
   E4  Passwords are in no message: URLs are never printed.
+  E5  Trouble with the database is told in our words, as Blocked. Only what waiting can help is waited for: one that is
+      away, or busy. One that is full says so at once.
 """
 
 from __future__ import annotations
 
 import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.disk.calls import CALLS
@@ -22,6 +27,7 @@ from holdfast.store.private import READ, create_private, open_private
 if TYPE_CHECKING:
     import sqlalchemy as sa
     from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.exc import DBAPIError
 
 FILE = "engine.db"
 _BUSY_MS = 60_000
@@ -29,6 +35,10 @@ _POOL = 20
 _CONNECT_SECONDS = 10
 # Shorter than any sensible lease: what a frozen worker holds must be free when its items are taken from it.
 _IDLE_IN_TRANSACTION_MS = 10_000
+_SQLITE_WAITS = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_POSTGRESQL_FULL = "53100"
+MENDED = "What was under way goes on at the next start, as soon as the database can be written again."
+_FORM = "postgresql://USER@HOST:PORT/NAME"
 
 
 def connect(database: Database) -> sa.Engine:
@@ -43,12 +53,46 @@ def exists(database: Database) -> bool:
 
 def reachable(engine: sa.Engine) -> None:
     """Blocked when nobody answers: everything later waits for a database that is away, and this must not."""
-    from sqlalchemy.exc import OperationalError
+    from sqlalchemy.exc import DBAPIError
 
     try:
         engine.connect().close()
-    except OperationalError as error:
-        raise Blocked(f"the engine's database does not answer: {error.orig}") from None
+    except DBAPIError as error:
+        raise Blocked(_without_passwords(trouble(error), engine.url)) from None
+
+
+@contextmanager
+def in_our_words() -> Iterator[None]:
+    """E5, for whatever the library or its queries raise inside."""
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        yield
+    except DBAPIError as error:
+        raise Blocked(trouble(error), hint=MENDED) from None
+
+
+def trouble(error: DBAPIError) -> str:
+    """Without the statement and its values, which SQLAlchemy puts into its message."""
+    said = " ".join(str(error.orig).split())
+    return f"the engine's database {'does not answer' if is_away(error) else 'cannot be used'}: {said}"
+
+
+def is_away(error: DBAPIError) -> bool:
+    """Whether it may be well again without anybody's help (E5)."""
+    from sqlalchemy.exc import InterfaceError, OperationalError
+
+    if isinstance(error.orig, sqlite3.Error):
+        return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _SQLITE_WAITS
+    full = getattr(error.orig, "sqlstate", None) == _POSTGRESQL_FULL
+    return isinstance(error, (OperationalError, InterfaceError)) and not full
+
+
+def _without_passwords(text: str, url: sa.URL) -> str:
+    given = url.query.get("password", "")
+    for secret in (url.password or "", *((given,) if isinstance(given, str) else given)):
+        text = text.replace(secret, "***") if secret else text
+    return text
 
 
 def _sqlite(path: str) -> sa.Engine:
@@ -89,10 +133,10 @@ def _postgresql(address: str) -> sa.Engine:
 
     try:
         url = sa.make_url(address)
-    except ArgumentError:
-        raise InvalidInput("the database URL cannot be read", hint="postgresql://USER@HOST:PORT/NAME") from None
+    except (ArgumentError, ValueError):  # a port that is no number
+        raise InvalidInput("the database URL cannot be read", hint=_FORM) from None
     if url.get_backend_name() != "postgresql":
-        raise InvalidInput("only PostgreSQL can be shared by machines", hint="postgresql://USER@HOST:PORT/NAME")
+        raise InvalidInput("only PostgreSQL can be shared by machines", hint=_FORM)
     options = f"-c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION_MS}"
     return sa.create_engine(
         url.set(drivername="postgresql+psycopg"),

@@ -1,8 +1,8 @@
 """The durable port on DBOS, as seen from a desk: list, start, signal, cancel, without running anything.
 
 This is the one file that imports dbos, and only when it is needed: that costs half a second. `durable_engine` and
-`durable_running` stand on it and run items. Only public calls are used, with one exception that makes it safer
-(`_without_pickle`).
+`durable_running` stand on it and run items. Only public calls are used, with two exceptions that make it safer
+(`_without_pickle`, `DbosEngine.stay_at_home`).
 
 How each pitfall of this engine is met (numbers as in docs/adr/0012-dbos.md)
    1 no failover       leases, tokens and `take_from_the_lost`. The late result of a worker that was given up is refused
@@ -22,7 +22,9 @@ How each pitfall of this engine is met (numbers as in docs/adr/0012-dbos.md)
   12 garbage           `forget`.
   13 rate limits, one instance, import    no rate limits; a second engine in one process is refused; the import is lazy,
                        the version pinned.
-Nothing of ours is ever put on DBOS's internal queue, to which every process listens: a landing must stay at home.
+  14 unwritten ends    kept, and recorded by beginning the item again (N4 of `durable_engine`).
+Nothing of ours is ever put on DBOS's internal queue, to which every process listens: a landing must stay at home. What
+was begun without a queue, and is gone on with, would be put there; `DbosEngine.stay_at_home` finds it another one.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -48,14 +50,14 @@ from holdfast.engine.durable import (
     State,
     StepFailed,
 )
-from holdfast.engine.durable_database import connect, exists, reachable
-from holdfast.engine.leases import Leases
+from holdfast.engine.durable_database import connect, exists, in_our_words, reachable
+from holdfast.engine.leases import Leases, patiently
 from holdfast.errors import Blocked, HoldfastError, InvalidInput, UnknownId, Unsupported
 from holdfast.model.canonical import Json, canonical, whole_characters
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
-    from dbos import Serializer, WorkflowStatus
+    from dbos import EnqueueOptions, Serializer, WorkflowStatus
 
 APPLICATION = "holdfast"
 WAIT = "holdfast.wait"
@@ -177,11 +179,19 @@ class DbosDesk:
     # ── items ──
 
     def start(self, id: str, function: str, argument: Json, queue: str, *, priority: int = 0) -> None:
-        if not ITEM_ID.fullmatch(id):
-            raise InvalidInput(f"not an id for an item: {id[:100]!r}")
-        options = {"workflow_name": function, "queue_name": queue, "workflow_id": id, "app_version": ENGINE_VERSION}
+        options = _options(id, function, queue)
         # None is the smallest there, and has no number.
         self._client.enqueue({**options, **({"priority": priority} if priority else {})}, plain(argument))
+
+    def start_all(self, function: str, arguments: Mapping[str, Json], queue: str) -> None:
+        rows = [(_options(id, function, queue), plain(argument)) for id, argument in arguments.items()]
+
+        def once() -> None:
+            with self._pool.begin() as connection:
+                for options, argument in rows:
+                    self._client.enqueue_in_transaction(connection, options, argument)
+
+        patiently(once)  # D1: what was committed, and is done again, starts nothing
 
     def await_signal(self, id: str, within_s: float, home: str) -> None:
         # Seconds are whole: JSON here has no fractions.
@@ -281,6 +291,12 @@ class DbosDesk:
         self._pool.dispose()
 
 
+def _options(id: str, function: str, queue: str) -> EnqueueOptions:
+    if not ITEM_ID.fullmatch(id):
+        raise InvalidInput(f"not an id for an item: {id[:100]!r}")
+    return {"workflow_name": function, "queue_name": queue, "workflow_id": id, "app_version": ENGINE_VERSION}
+
+
 def _item(row: WorkflowStatus, newest: int) -> Item:
     state = _STATES[row.status]
     wrapped = row.output if state == "done" else None
@@ -299,6 +315,19 @@ def _failure(error: object) -> Failure:
     if isinstance(error, BaseException):
         return failure_of(error)
     return Failure("internal", "what is recorded of this failure cannot be read")
+
+
+def require_reachable(database: Database) -> None:
+    """Before anything is written down that needs a shared database: InvalidInput, Unsupported or Blocked where that is
+    of no use. A workspace's own is made when it is first used."""
+    if not database.url:
+        return
+    library()
+    pool = connect(database)
+    try:
+        reachable(pool)
+    finally:
+        pool.dispose()
 
 
 @contextmanager
@@ -321,6 +350,7 @@ def desk(database: Database) -> Iterator[DbosDesk]:
         engine.dispose()
         raise
     try:
-        yield found
+        with in_our_words():
+            yield found
     finally:
         found.close()

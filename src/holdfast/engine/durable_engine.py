@@ -5,57 +5,77 @@ Invariants
   N2  Leaving is no outcome: `Left` is no Exception, so that neither a function nor DBOS can take it for a failure.
   N3  A run that has nothing to say any more (cancelled, taken away, given up) is told so within seconds, without being
       asked: a look at the database must never hold up whoever watches over an agent.
+  N4  How a run ended is kept until it is recorded. Where it could not be (a full disk), the item is begun again and
+      told the same end: nothing is done twice, and nobody waits for an end that was lost. What this process claimed
+      and never began is begun again too. An item has one run at a time in this process.
+  N5  Whoever waits is told when that cannot be mended: `wait` raises Blocked instead of waiting for ever.
+  N6  A worker that cannot say that it lives is lost when its lease is over, whatever keeps it from saying so. A
+      database that is away is waited for first (see `leases.patiently`): meanwhile nobody can take its items either.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.engine.durable import ENGINE_VERSION, ITEM_ID, OPEN, Function, Item, Lease, Left, StepFailed
+from holdfast.engine.durable_database import MENDED, in_our_words
 from holdfast.engine.durable_dbos import WAIT, DbosDesk, failure_of, library, plain
-from holdfast.errors import InvalidInput
+from holdfast.engine.durable_remarks import REMARKS, Remarks
+from holdfast.errors import Blocked, InvalidInput
 from holdfast.model.canonical import Json
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
 _WATCH_SECONDS = 1.0
-_REMARKS = 100
 _SOON = 0.02
+# The queue that every process of DBOS listens to.
+_EVERYBODY = "_dbos_internal_queue"
 _ANNOUNCED = 1000
+# An end is recorded within moments, and what is claimed begins within moments; much later it never will (N4).
+_RECORDED_WITHIN = 2.0
+_BEGUN_WITHIN = 30.0
+# So long a database may refuse us, and so often an item may be begun again in vain: then nobody waits any more (N5).
+_MENDED_WITHIN = 60.0
+_IN_VAIN = 20
 
 
-class Remarks(logging.Handler):
-    """What DBOS says through its logger, kept instead of printed over whatever is on the screen."""
+class _End(NamedTuple):
+    """How a run ended: with a value, or with an error."""
 
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.kept: deque[str] = deque(maxlen=_REMARKS)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        said = record.getMessage()
-        # A failed item says so itself.
-        if not said.startswith("Exception encountered in"):
-            self.kept.append(said[:500])
+    token: int
+    value: Json
+    error: Exception | None = None
 
 
 class DbosEngine(DbosDesk):
-    """`durable.Engine`."""
+    """`durable.Engine`. `own` is a queue to which only this process listens, for what stands in none."""
 
-    def __init__(self, engine: sa.Engine, executor: str, remarks: Remarks) -> None:
+    def __init__(self, engine: sa.Engine, executor: str, remarks: Remarks, own: str = "") -> None:
         super().__init__(engine)
-        self._executor, self.said = executor, remarks
+        self._executor, self.said, self._own = executor, remarks, own
         self._stopping, self._lost = threading.Event(), threading.Event()
         self._runs: set[Run] = set()
         # Waits that this process has begun; each is a task of a loop, none a thread.
         self.waits: set[str] = set()
-        self._returned: deque[str] = deque(maxlen=_REMARKS)
-        self._here: set[str] | None = None
+        self._returned: deque[str] = deque(maxlen=REMARKS)
+        # By function.
+        self._here: dict[str, set[str]] = {}
+        # What was begun here at once, by function, until it returned; then what it gave, until it is asked for.
+        self._at_once: dict[str, str] = {}
+        self._given: dict[str, Item] = {}
+        # Ended, and not seen to be recorded yet (N4).
+        self._unrecorded: dict[str, _End] = {}
+        # Since when they are ours, open, and not run by anybody.
+        self._strays: dict[str, float] = {}
+        # How often they were begun again.
+        self._again: dict[str, int] = {}
+        # Since when the database refuses, and how.
+        self._refused: tuple[float, str] | None = None
         # By name, as DBOS wants them to be started.
         self.registered: dict[str, Callable[[Json], Json]] = {}
 
@@ -99,47 +119,97 @@ class DbosEngine(DbosDesk):
     def start_here(self, id: str, function: str, argument: Json) -> None:
         if not ITEM_ID.fullmatch(id):
             raise InvalidInput(f"not an id for an item: {id[:100]!r}")
-        if id in self._begun_here():
+        begun = self._begun_here(function)
+        if id in begun:
             return
         # Of one that has ended DBOS itself tells the end, and begins nothing.
-        self._begun_here().add(id)
+        begun.add(id)
+        self._at_once[id] = function
         with library().SetWorkflowID(id):
             library().DBOS.start_workflow(self.registered[function], plain(argument))
 
-    def _begun_here(self) -> set[str]:
-        """What this process has begun, and what it goes on with since it was launched: neither is begun again."""
-        if self._here is None:
-            rows = self._client.list_workflows(status="PENDING", executor_id=self.executor, load_input=False)
-            self._here = {row.workflow_id for row in rows}
-        return self._here
+    def _begun_here(self, function: str) -> set[str]:
+        """What this process has begun, and what it goes on with since it was launched: neither is begun again.
+
+        DBOS goes on with what was left by putting it in line, so that it may be queued or running when we look.
+        """
+        if function not in self._here:
+            rows = self._client.list_workflows(name=function, status=["PENDING", "ENQUEUED"], load_input=False)
+            self._here[function] = {row.workflow_id for row in rows}
+        return self._here[function]
 
     # ── inside ──
 
     def carry_out(self, id: str, function: Function, argument: Json) -> Json:
-        """One run of an item."""
-        run = Run(self, id, self.leases.tokens([id]).get(id, 1))
+        """One run of an item; what has ended, and was begun again to be recorded, is not done again (N4)."""
+        # What was begun here is never taken away, so that nobody has to be asked for its token.
+        run = Run(self, id, 1 if id in self._at_once else self.leases.tokens([id]).get(id, 1))
         with self._ended_here:
-            self._runs.add(run)
-        try:
-            run.go_on()
-            value = plain(function(run, argument))
-            if run.over:
+            if any(other.id == id for other in self._runs):
                 raise Left
-            self._returned.append(id)
-            return [run.token, value]
+            self._runs.add(run)
+            end = self._unrecorded.get(id)
+        try:
+            if end is None or end.token != run.token:
+                end = self._done(run, function, argument)
+                self._returned.append(id)
+                self._give(id, end)
+            if end.error is not None:
+                raise end.error
+            return [end.token, end.value]
         finally:
             self.announce(id, run)
 
+    def _done(self, run: Run, function: Function, argument: Json) -> _End:
+        try:
+            run.go_on()
+            end = _End(run.token, plain(function(run, argument)))
+        except library().error.DBOSException:
+            raise  # it was cancelled or taken away, which is no end of ours
+        except Exception as error:  # noqa: BLE001 (whatever the function raises is its end)
+            end = _End(run.token, None, error)
+        if run.over:
+            raise Left
+        return end
+
+    def _give(self, id: str, end: _End) -> None:
+        """Whoever began it here waits for it, and need not wait for the database too."""
+        with self._ended_here:
+            self._unrecorded[id] = end
+            function = self._at_once.pop(id, "")
+            if function and not self.stopping:
+                failure = failure_of(end.error) if end.error else None
+                self._given[id] = Item(
+                    id, function, "failed" if failure else "done", worker=self.executor, token=end.token, begun=1,
+                    value=end.value, failure=failure,
+                )  # fmt: skip
+
+    def _look(self, wanted: set[str], *, everywhere: bool) -> tuple[Item, ...]:
+        with self._ended_here:
+            given = tuple(self._given.pop(id) for id in wanted & self._given.keys())
+            self._announced.difference_update(item.id for item in given)
+        if given:
+            return given
+        self._require_mended()
+        found = super()._look(wanted, everywhere=everywhere)
+        with self._ended_here:
+            for item in found:
+                self._unrecorded.pop(item.id, None)
+        return found
+
     def settle(self, seconds: float) -> None:
         """What has returned a moment ago is recorded a moment later; without that it would be done again."""
-        deadline, named = time.monotonic() + seconds, set(self._returned)
+        deadline, named = time.monotonic() + seconds, set() if self.lost else set(self._returned)
+        with self._ended_here:
+            self._given.clear()
+        self._refused, self._again = None, {}
         while named and time.monotonic() < deadline:
             named -= {item.id for item in self.wait(named, deadline - time.monotonic())}
 
     def settle_waits(self, queues: Collection[str], seconds: float) -> None:
         """A wait that was claimed and has not begun yet would be dropped by the loop that ends, with a complaint."""
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not self.lost:
             rows = self._client.list_workflows(
                 name=WAIT, status="PENDING", executor_id=self.executor, queue_name=list(queues),
                 load_input=False, load_output=False,
@@ -161,30 +231,96 @@ class DbosEngine(DbosDesk):
 
     # ── watching ──
 
-    def beating(self, name: str, life: str, beat_s: float) -> Callable[[], None]:
-        """Say that we live, until the function returned is called or we were given up."""
+    def stay_at_home(self) -> None:
+        """Before the launch, which puts what we had begun back in line: in our own queue, where it stands in none."""
+        import sqlalchemy as sa
+
+        schema = "dbos" if self._pool.dialect.name == "postgresql" else None
+        if not self._own or not sa.inspect(self._pool).has_table("workflow_status", schema):
+            return
+        statement = f"""UPDATE {"dbos." if schema else ""}workflow_status SET queue_name = :own
+                        WHERE executor_id = :executor AND status IN ('PENDING', 'ENQUEUED')
+                          AND (queue_name IS NULL OR queue_name = :everybody)"""
+        with self._pool.begin() as connection:
+            values = {"own": self._own, "executor": self.executor, "everybody": _EVERYBODY}
+            connection.execute(sa.text(statement), values)
+
+    def beating(self, name: str, life: str, lease: Lease) -> Callable[[], None]:
+        """Say that we live, until the function returned is called or we are lost (N6)."""
+        heard = time.monotonic()
 
         def beat() -> bool:
-            if not self.leases.beat(name, life):
+            nonlocal heard
+            try:
+                alive = self.leases.beat(name, life)
+                heard = time.monotonic()
+            except Exception as error:  # noqa: BLE001 (a thread that died of it would leave us working for nobody)
+                self.said.add(f"no beat: {error}")
+                alive = time.monotonic() - heard < lease.seconds
+            if not alive:
                 self._lost.set()
             return not self.lost
 
-        return _regularly("heartbeat", beat_s, beat)
+        return _regularly("heartbeat", lease.beat, beat)
 
     def watching(self) -> Callable[[], None]:
-        """Tell runs that nobody waits for what they do (N3), until the function returned is called."""
+        """Tell runs that nobody waits for what they do (N3), and mend what was left (N4), until the function returned
+        is called."""
 
         def watch() -> bool:
-            with self._ended_here:
-                runs = {run.id: run for run in self._runs}
-            if runs:
-                rows = self._client.list_workflows(workflow_ids=list(runs), load_input=False, load_output=False)
-                ours = {row.workflow_id for row in rows if (row.status, row.executor_id) == ("PENDING", self.executor)}
-                for id in runs.keys() - ours:
-                    runs[id].over_there.set()
+            try:
+                with in_our_words():
+                    self._watch()
+                self._refused = None
+            except Exception as error:  # noqa: BLE001 (nobody else watches)
+                since, before = self._refused or (time.monotonic(), "")
+                self._refused = since, str(error)
+                if str(error) != before:
+                    self.said.add(str(error))
             return True
 
         return _regularly("watch", _WATCH_SECONDS, watch)
+
+    def _watch(self) -> None:
+        with self._ended_here:
+            runs = {run.id: run for run in self._runs}
+            ended = set(self._unrecorded)
+        rows = self._client.list_workflows(
+            status=["PENDING", "ENQUEUED"], executor_id=self.executor, load_input=False, load_output=False
+        )
+        # What was begun again stands in line under our name.
+        ours = {row.workflow_id: row.queue_name or self._own for row in rows if row.status == "PENDING"}
+        for id in runs.keys() - ours.keys():
+            runs[id].over_there.set()
+        waits = {row.workflow_id for row in rows if row.name == WAIT}
+        with self._ended_here:
+            for id in ended - {row.workflow_id for row in rows}:
+                self._unrecorded.pop(id, None)
+        self._begin_again({id: queue for id, queue in ours.items() if id not in waits})
+
+    def _begin_again(self, ours: Mapping[str, str]) -> None:
+        """Put back in line what is ours and is run by nobody (N4); by id, with its queue."""
+        now = time.monotonic()
+        with self._ended_here:
+            running = {run.id for run in self._runs}
+            self._strays = {id: self._strays.get(id, now) for id in ours.keys() - running}
+            self._again = {id: count for id, count in self._again.items() if id in ours or id in self._unrecorded}
+            late = [id for id, since in self._strays.items() if now - since >= self._patience(id)]
+        for id in late:
+            if ours[id] and not self.stopping:
+                self._client.resume_workflow(id, queue_name=ours[id])
+                self._again[id] = self._again.get(id, 0) + 1
+                del self._strays[id]
+
+    def _patience(self, id: str) -> float:
+        return _RECORDED_WITHIN if id in self._unrecorded else _BEGUN_WITHIN
+
+    def _require_mended(self) -> None:
+        """N5."""
+        if self._refused is not None and time.monotonic() - self._refused[0] >= _MENDED_WITHIN:
+            raise Blocked(self._refused[1], hint=MENDED)
+        if max(self._again.copy().values(), default=0) > _IN_VAIN:
+            raise Blocked(self.said.unrecorded, hint=MENDED)
 
 
 def _regularly(name: str, seconds: float, work: Callable[[], bool]) -> Callable[[], None]:

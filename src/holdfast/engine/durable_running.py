@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING
 from holdfast.disk.calls import CALLS
 from holdfast.disk.lock import Lock
 from holdfast.engine.durable import ENGINE_VERSION, Database, Function, Lease, Queue, Registry
-from holdfast.engine.durable_database import connect, reachable
+from holdfast.engine.durable_database import connect, in_our_words, reachable
 from holdfast.engine.durable_dbos import APPLICATION, TOPIC, WAIT, library, serializer, waits_of
-from holdfast.engine.durable_engine import DbosEngine, Remarks
+from holdfast.engine.durable_engine import DbosEngine
+from holdfast.engine.durable_remarks import Remarks
 from holdfast.errors import Blocked, InvalidInput, Locked
 from holdfast.model.canonical import Json
 from holdfast.store.private import create_private
@@ -60,7 +61,7 @@ def home(
     counts for everybody who listens to it.
     """
     names, waits = [queue.name for queue in queues], waits_of(workspace)
-    with _launched(database, f"home:{workspace}", functions, [*names, waits], grace_s=grace_s) as engine:
+    with _launched(database, f"home:{workspace}", functions, [*names, waits], own=waits, grace_s=grace_s) as engine:
         for queue in (*queues, *elsewhere, Queue(waits)):
             _make(queue, anew=True)
         yield engine
@@ -94,14 +95,20 @@ def worker(
 
     def enlist(engine: DbosEngine, stack: ExitStack) -> None:
         engine.leases.enlist(name, life, _host(database), lease)
-        stack.callback(engine.leases.retire, name, life)
-        stack.callback(engine.beating(name, life, lease.beat))
+        stack.callback(_retire, engine, name, life)
+        stack.callback(engine.beating(name, life, lease))
 
     with _launched(database, name, functions, queues, enlist, grace_s=grace_s) as engine:
         for queue in queues:
             # One at a time, until the home says otherwise.
             _make(Queue(queue, each=1), anew=False)
         yield engine
+
+
+def _retire(engine: DbosEngine, name: str, life: str) -> None:
+    """One that was lost has nothing to give back, and its database may be away for long."""
+    if not engine.lost:
+        engine.leases.retire(name, life)
 
 
 def _nothing(_engine: DbosEngine, _stack: ExitStack) -> None:
@@ -116,20 +123,22 @@ def _launched(
     listens: Collection[str],
     enlist: Callable[[DbosEngine, ExitStack], None] = _nothing,
     *,
+    own: str = "",
     grace_s: float,
 ) -> Iterator[DbosEngine]:
     if not _EXECUTOR.fullmatch(executor):
         raise InvalidInput(f"not a name for a worker: {executor[:100]!r}")
     library()
-    with ExitStack() as stack:
+    with in_our_words(), ExitStack() as stack:
         _alone_in_this_process(stack)
         _alone_with_this_name(database, executor, stack)
         pool = connect(database)
         stack.callback(_dispose, pool)
         with _folder_lock(database, "launch", _LAUNCH_WAIT):
             reachable(pool)
-            engine = DbosEngine(pool, executor, Remarks())
+            engine = DbosEngine(pool, executor, Remarks(), own)
             engine.leases.create()
+            engine.stay_at_home()
             enlist(engine, stack)
             stack.callback(engine.watching())
             stack.callback(_destroy, engine, grace_s)

@@ -7,14 +7,15 @@ The functions that the engine calls run in its threads: each opens the workspace
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import errno
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from holdfast.agents.protocol import Agent, Person, Watcher
 from holdfast.engine.distance import Distance
 from holdfast.engine.driver import LAND, WORK, Driver
-from holdfast.engine.durable import Database, Function, Inside, Left, Queue, Registry
+from holdfast.engine.durable import Database, Inside, Left, Queue, Registry
 from holdfast.engine.lane import Checkpoint, Lane, from_own_stock
 from holdfast.engine.orders import Answer, LandOrder, Order, item_id, land_order_from, order_from, packed, plan_of
 from holdfast.engine.pipeline import Pipeline
@@ -23,7 +24,7 @@ from holdfast.engine.roadmap_orders import RoadmapOrders, land_order_of
 from holdfast.engine.run_world import Export, RoadmapWorld
 from holdfast.engine.taskbook import RUN_ID, TaskBook
 from holdfast.engine.work import Ground, Workbench
-from holdfast.errors import Interrupted, Tampering
+from holdfast.errors import Blocked, Interrupted, Tampering
 from holdfast.model.agent import Happening
 from holdfast.model.canonical import Json
 from holdfast.model.configuration import Budget
@@ -82,12 +83,12 @@ def go(pipeline: Pipeline, run: RunRecord, outfit: Outfit) -> RunRecord:
     line = Queue(working, each=run.options.parallel)
     here, elsewhere = ((line,), ()) if run.options.here else ((), (line,))
     told_here: dict[str, Json] = {}
-    functions = outfit.functions or registry(outfit, run, lambda: world.left, told_here)
+    functions = noted(outfit.functions or registry(outfit, run, lambda: world.left), told_here)
     with home(outfit.database, outfit.workspace, functions, here, elsewhere=elsewhere) as engine:
         engine.forget(f"{RUN_ID}-", _REMEMBERED_DAYS)  # the book knows what became of them
         orders = RoadmapOrders(
             run, LargeBlobs(pipeline.site.state), lambda: world.now, outfit.route, outfit.base(pipeline),
-            mirrored=outfit.mirrored,
+            mirrored=outfit.mirrored, finds=outfit.distance.has if outfit.distance is not None else _no_base,
         )  # fmt: skip
         distance = outfit.distance
         if distance is not None:
@@ -100,11 +101,24 @@ def go(pipeline: Pipeline, run: RunRecord, outfit: Outfit) -> RunRecord:
             trouble = world.tick_all(book)
             if trouble:
                 outfit.warn(f"the roadmap was not ticked: {trouble}")
-        return driver.drive()
+        with _while_there_is_room():
+            return driver.drive()
 
 
-def registry(outfit: Outfit, run: RunRecord, left: Callable[[], Budget], told_here: dict[str, Json]) -> Registry:
-    """What the engine can be asked for; how landings end is noted in `told_here` too.
+@contextmanager
+def _while_there_is_room() -> Iterator[None]:
+    """A full disk is no defect: the run stops where it is, and what was begun is in the book."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        hint = "Make room, then go on with: holdfast resume"
+        raise Blocked(f"what the run does cannot be written down: {error.strerror}", hint=hint) from error
+
+
+def registry(outfit: Outfit, run: RunRecord, left: Callable[[], Budget]) -> Registry:
+    """What the engine can be asked for.
 
     What lands, and who said yes to it, is in the book: the engine's database may be shared, and says only when.
     """
@@ -125,11 +139,19 @@ def registry(outfit: Outfit, run: RunRecord, left: Callable[[], Budget], told_he
         task = land_order_from(document_of(argument)).order.task
         with outfit.opened() as pipeline:
             order = booked_landing(pipeline, run, task, inside.id)
-        told_here[inside.id] = packed(lane.land(order))
+        return packed(lane.land(order))
+
+    return {WORK: work, LAND: land}
+
+
+def noted(functions: Registry, told_here: dict[str, Json]) -> Registry:
+    """How landings end is noted in this process too: a shared database is not believed about it."""
+
+    def land(inside: Inside, argument: Json) -> Json:
+        told_here[inside.id] = functions[LAND](inside, argument)
         return told_here[inside.id]
 
-    functions: dict[str, Function] = {WORK: work, LAND: land}
-    return functions
+    return {**functions, LAND: land}
 
 
 def booked_landing(pipeline: Pipeline, run: RunRecord, task: str, item: str) -> LandOrder:
@@ -151,13 +173,19 @@ def worked(bench: Workbench, inside: Inside, argument: Json) -> Answer:
 
 
 def _distance(database: Database, commit: str) -> Distance:
-    from holdfast.engine.durable_database import connect
+    from holdfast.engine.durable_database import connect, in_our_words
     from holdfast.store.shared_stock import SharedStock
 
-    stock = SharedStock(connect(database))
-    stock.create()
-    stock.forget(_REMEMBERED_DAYS)
+    with in_our_words():
+        stock = SharedStock(connect(database))
+        stock.create()
+        stock.forget(_REMEMBERED_DAYS)
     return Distance(stock, commit)
+
+
+def _no_base(base: str) -> bool:
+    """Here nobody works over a tree that is named: an order that names one was written for others."""
+    return not base
 
 
 def work_queue(workspace: str) -> str:

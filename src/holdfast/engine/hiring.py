@@ -17,7 +17,7 @@ from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.router import Choice, choose
 from holdfast.engine.routing_file import RoutingDecision
 from holdfast.engine.simulator import Hire
-from holdfast.errors import InvalidInput
+from holdfast.errors import Blocked, InvalidInput
 from holdfast.model.agent import Delegation, Happening
 from holdfast.model.agent_settings import AgentSettings
 from holdfast.model.configuration import Budget, Settings
@@ -65,15 +65,24 @@ def hire(
     return for_plan
 
 
-def routed(pipeline: Pipeline, task: str, id: str = "", decisions: Sequence[RoutingDecision] = ()) -> Choice:
+def routed(
+    pipeline: Pipeline, task: str, id: str = "", decisions: Sequence[RoutingDecision] = (), *, patient: bool = False
+) -> Choice:
     """Which agent should get a task, and why; Blocked when none can. A person is asked only when the words say so.
 
-    `decisions` are what somebody decided beforehand, about tasks by their ids.
+    `decisions` are what somebody decided beforehand, about tasks by their ids. `patient`: where all who could do it are
+    left alone by their breakers, the best of them, for whom the task can wait.
     """
     settings = pipeline.governance.settings()
     found = ((agent, readiness(agent, settings).health) for agent in every_agent(settings))
     candidates = candidates_of(found, Adapters(pipeline.records), time.time_ns())
-    return choose(id or task, needs_of(task), candidates, decisions)
+    needs = needs_of(task)
+    try:
+        return choose(id or task, needs, candidates, decisions)
+    except Blocked:
+        if not patient:
+            raise
+        return choose(id or task, needs, [each._replace(ready=True) for each in candidates], decisions)
 
 
 def _spending(settings: Settings, name: str, most: Budget) -> Settings:

@@ -9,6 +9,7 @@ Invariants
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from blake3 import blake3
 
@@ -22,42 +23,56 @@ from holdfast.model.changeset import Change
 from holdfast.model.path import parent_of
 from holdfast.model.task import TaskRecord
 from holdfast.settlement.record import KIND
-from holdfast.workspace.checkpoint import Landing
+from holdfast.store.database import Row
+from holdfast.workspace.checkpoint import Commit, Landing
 from holdfast.workspace.checkpoints import checkpoint_all, parts_of
 from holdfast.workspace.observe import observe
 from holdfast.workspace.repository import Repository
 from holdfast.workspace.site import Site
 from holdfast.workspace.trailers import Trailers
 
+# As many ids as a trailer has room for.
+_MOST_NAMED = 7
+
 
 def checkpoint_of(pipeline: Pipeline, order: LandOrder, execution: str) -> str:
     """Commit what this execution changed; the commits' ids, empty where no repository holds any of it."""
-    changes = changes_of(pipeline, execution)
-    if order.roadmap and all(change.path != order.roadmap for change in changes):
-        tick = roadmap_change(pipeline.site, order.roadmap)
-        changes = (*changes, *([tick] if tick is not None else []))
-    row = pipeline.records.row(execution)
-    asked = order.order
+    return " ".join(commit.id for commit in commits_of_landing(pipeline, order, execution))
+
+
+def commits_of_landing(pipeline: Pipeline, order: LandOrder, execution: str) -> tuple[Commit, ...]:
+    row, asked = pipeline.records.row(execution), order.order
     trailers = Trailers(execution, str(row.summary["change_set"]), asked.task, asked.run, asked.agent)
-    landing = Landing((), asked.intent, trailers, row.at_ns // 10**9)
-    commits = checkpoint_all(parts_of(pipeline.site.path, changes, pipeline.site.calls), landing)
-    return " ".join(commit.id for commit in commits if commit is not None)
+    return _commits(pipeline, row, order.roadmap, asked.intent, trailers)
 
 
-def checkpoint_undo(pipeline: Pipeline, record: TaskRecord, undo: str, roadmap: str) -> str:
-    """Commit what an undo took back, in every repository where the task was a commit; the commits' ids."""
-    changes = changes_of(pipeline, undo)
-    if all(change.path != roadmap for change in changes):
+def commits_of_return(
+    pipeline: Pipeline, records: Sequence[TaskRecord], undo: str, roadmap: str, *, again: bool
+) -> tuple[Commit, ...]:
+    """Commit what an undo took back, in every repository where a task was a commit; or, `again`, brought back.
+
+    A restore takes back what several tasks landed, and is one commit all the same (N1).
+    """
+    row, first = pipeline.records.row(undo), records[0]
+    verb, does = ("Redo", "brings") if again else ("Undo", "takes")
+    commits = list(dict.fromkeys(id for record in records for id in record.commit.split()))
+    trailers = Trailers(undo, str(row.summary["change_set"]), first.task, first.run, first.agent)
+    title = f"{verb} {pipeline.records.row(first.execution).intent}"
+    if any(record.execution != first.execution for record in records):
+        title, trailers = row.intent, trailers._replace(task="", agent="")
+    if not again:
+        trailers = trailers._replace(undoes=" ".join(commits[:_MOST_NAMED]))
+    return _commits(pipeline, row, roadmap, f"{title}\n\nThis {does} back commit {' '.join(commits)}.", trailers)
+
+
+def _commits(pipeline: Pipeline, row: Row, roadmap: str, words: str, trailers: Trailers) -> tuple[Commit, ...]:
+    changes = changes_of(pipeline, row.id)
+    if roadmap and all(change.path != roadmap for change in changes):
         tick = roadmap_change(pipeline.site, roadmap)
         changes = (*changes, *([tick] if tick is not None else []))
-    row, undone = pipeline.records.row(undo), pipeline.records.row(record.execution)
-    words = f"Undo {undone.intent}\n\nThis takes back commit {record.commit}."
-    trailers = Trailers(
-        undo, str(row.summary["change_set"]), record.task, record.run, record.agent, undoes=record.commit
-    )
     parts = parts_of(pipeline.site.path, changes, pipeline.site.calls)
     commits = checkpoint_all(parts, Landing((), words, trailers, row.at_ns // 10**9))
-    return " ".join(commit.id for commit in commits if commit is not None)
+    return tuple(commit for commit in commits if commit is not None)
 
 
 def changes_of(pipeline: Pipeline, execution: str) -> tuple[Change, ...]:

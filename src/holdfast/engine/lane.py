@@ -7,12 +7,19 @@
 
 Invariants
   L1  Landing the same order again is the same landing: its plan's digest is in the ledger's entry of the execution, and
-      what is there already is not done twice. This holds after a kill at any point, since recovery comes first.
+      what is there already is not done twice. This holds after a kill at any point, since recovery comes first. What
+      somebody took back since is not landed again either: a person says whether the task is begun anew.
   L2  What lands passed every check on the tree that it makes, and every gate; nothing of the worker's is believed:
-      neither that the files are there that were asked for, nor that a box of the roadmap may be ticked.
+      neither that the files are there that were asked for, nor that a box of the roadmap may be ticked. An order with
+      a base was given out, and whatever came of it was done elsewhere (P5 of `proposal`), also when a later sitting
+      lands it out of the workspace's own stock.
   L3  Once it landed, nothing that fails afterwards makes it not landed: a tick or a commit that could not be made is a
       remark, and the next landing or `sync` makes it.
   L4  A person's yes is for the simulation that they saw. Laid over anew it is another one, and they are asked again.
+  L5  Where nothing is left to land, the task is done only if this machine saw the work and the checks pass. A worker
+      elsewhere can always send what stands already, so there a person says whether it is done.
+  L6  `--yes` is the yes of whoever drives, under their own name. Where it would not count, somebody is asked whose yes
+      does, and the work is kept for them to look at.
 """
 
 from __future__ import annotations
@@ -58,6 +65,7 @@ Checkpoint = Callable[[Pipeline, LandOrder, str], str]
 # A proposal by its name, with its bytes in the workspace's own stock when this returns.
 Fetch = Callable[[Pipeline, str, Plan], Proposal]
 _NOTHING = change_set(())
+_SHOWN = 3
 
 
 class _Ready(NamedTuple):
@@ -79,14 +87,15 @@ class Lane:
             pipeline.recover(patience=60.0)  # L1: what a crash left is known before anything is asked
             plan = plan_of(order.order)
             try:
-                done = landed_as(pipeline, plan)
-                answer = Landed(done, "", 0) if done else self._landed(pipeline, order, plan)
+                answer = landed_as(pipeline, plan) or self._landed(pipeline, order, plan)
             except (Interrupted, Locked):
                 raise
             except ApprovalNeeded as error:
                 return Asked(order.simulation, error.message)  # another answer may still come to the same
             except HoldfastError as error:
                 return _unlanded(seen_in(error))
+            if isinstance(answer, Unlanded) and answer.taken_back:
+                return _unticked(pipeline, order, answer)
             return self._settled(pipeline, order, answer) if isinstance(answer, Landed) else answer
 
     # ── until it stands ──
@@ -130,11 +139,13 @@ class Lane:
             except (Conflict, UnknownId):
                 pass  # the workspace moved where it matters, or it was cleaned away: it is laid over again
         proposal = self._fetch(pipeline, order.proposal, plan)
+        if order.order.base:
+            proposal = proposal.unwitnessed()  # L2
         match outcome := rebased(pipeline, proposal):
             case Collided():
                 return Unlanded("conflict", masked(outcome.error().message), outcome.evidence())
             case AlreadyThere():
-                return _standing(pipeline, order.order, plan)
+                return _elsewhere(outcome) if proposal.elsewhere else _standing(pipeline, order.order, plan)
             case Rebased():
                 return outcome.simulated, _verified(pipeline, order, proposal, outcome.simulated)
 
@@ -146,13 +157,15 @@ class Lane:
             return Asked(order.simulation if was_seen else self._kept(pipeline, ready), wanted, signed=False)
         if decision.verdict != "NEED_APPROVAL":
             return None
+        refused = ""
         if order.yes and not decision.typed_consent and decision.approvals_needed <= 1:
-            pipeline.file([pipeline.governance.answer(decision, "approve", by=order.by, reason="--yes")])
-            return None
+            refused = _given(pipeline, decision)
+            if not refused:
+                return None
         if was_seen:
             return None  # the hard gates count the answers
         reasons = [reason.detail for reason in decision.reasons if reason.verdict == "NEED_APPROVAL"]
-        return Asked(self._kept(pipeline, ready), "; ".join(reasons))
+        return Asked(self._kept(pipeline, ready), refused or "; ".join(reasons))
 
     def _kept(self, pipeline: Pipeline, ready: _Ready) -> str:
         kept = kept_with(pipeline.site, ready.simulated, ready.verified)
@@ -180,10 +193,25 @@ def from_own_stock(pipeline: Pipeline, name: str, plan: Plan) -> Proposal:
     return read_proposal(LargeBlobs(pipeline.site.state), name, plan)
 
 
-def landed_as(pipeline: Pipeline, plan: Plan) -> str:
-    """The execution that landed this plan, if its effect stands; empty otherwise (L1)."""
-    rows = pipeline.records.live_with_plan(plan.digest)
-    return rows[0].id if rows else ""
+def landed_as(pipeline: Pipeline, plan: Plan) -> Landed | Unlanded | None:
+    """What became of this plan: it stands, it was taken back, or it never landed (L1)."""
+    rows = pipeline.records.landed_with_plan(plan.digest)
+    if not rows:
+        return None
+    standing = next((row.id for row in rows if row.live), "")
+    if standing:
+        return Landed(standing, "", 0)
+    why = f"{rows[0].id} had landed it, and was taken back"
+    return Unlanded("unknown", why, why, final=True, taken_back=True)
+
+
+def _unticked(pipeline: Pipeline, order: LandOrder, gone: Unlanded) -> Unlanded:
+    """Whoever was killed after the landing may have ticked its box."""
+    remarks, boxes = [gone.because], dict.fromkeys(order.tick, False)
+    if boxes and order.roadmap:
+        file = RoadmapFile(pipeline.site, order.roadmap)
+        _tried(remarks, "its box stays as it is", lambda: file.tick(pipeline, boxes, order.by))
+    return gone._replace(because="; ".join(remarks))
 
 
 def _verified(pipeline: Pipeline, order: LandOrder, proposal: Proposal, simulated: Simulated) -> Verified:
@@ -201,6 +229,15 @@ def _of_this_plan(found: tuple[Simulated, Verified], plan: Plan) -> tuple[Simula
     if found[0].plan.digest != plan.digest:
         raise Tampering("the simulation that was asked about is of another plan")
     return found
+
+
+def _given(pipeline: Pipeline, decision: Decision) -> str:
+    """The yes of whoever drives this, under the name that it is counted by; why it would not count (L6)."""
+    try:
+        pipeline.file([pipeline.governance.answer(decision, "approve", reason="--yes")])
+    except ApprovalNeeded as error:
+        return error.message
+    return ""
 
 
 def _wanted(pipeline: Pipeline, order: LandOrder, simulated: Simulated) -> str:
@@ -226,6 +263,14 @@ def _standing(pipeline: Pipeline, order: Order, plan: Plan) -> Landed | Unlanded
         nobody = "the workspace stood so already, and no check says that it is done"
         return Unlanded("unknown", nobody, nobody, final=True)
     return Landed("", "", 0, ("the workspace stood so already",))
+
+
+def _elsewhere(found: AlreadyThere) -> Unlanded:
+    """L5. Final: another attempt could send the same."""
+    names = ", ".join(map(printable, found.paths[:_SHOWN]))
+    more = f" and {len(found.paths) - _SHOWN} more" if len(found.paths) > _SHOWN else ""
+    why = f"work from another machine leaves nothing to land, since {names}{more} stood so already"
+    return Unlanded("unknown", f"{why}: only a person can tell whether the task is done", why, final=True)
 
 
 def _missing(paths: Sequence[str]) -> Unlanded:

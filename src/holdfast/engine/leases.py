@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from holdfast.engine.durable import Lease
+from holdfast.engine.durable_database import is_away, trouble
 from holdfast.errors import Blocked, Locked
 
 if TYPE_CHECKING:
@@ -181,7 +182,10 @@ class Leases:
 
 
 def patiently(work: Callable[[], _T], seconds: float = _PATIENCE_SECONDS) -> _T:
-    """Do it; while the database is away or busy, wait and do it again. What it does must bear to be done twice."""
+    """Do it; while the database is away or busy, wait and do it again. What it does must bear to be done twice.
+
+    Blocked after that time, and at once where waiting does not help: a full disk.
+    """
     from sqlalchemy.exc import InterfaceError, OperationalError
 
     deadline, pause = time.monotonic() + seconds, 0.05
@@ -189,8 +193,7 @@ def patiently(work: Callable[[], _T], seconds: float = _PATIENCE_SECONDS) -> _T:
         try:
             return work()
         except (OperationalError, InterfaceError) as error:
-            if time.monotonic() >= deadline:
-                # Without the statement and its values, which SQLAlchemy puts into the message.
-                raise Blocked(f"the engine's database does not answer: {error.orig}") from None
+            if time.monotonic() >= deadline or not is_away(error):
+                raise Blocked(trouble(error)) from None
             time.sleep(pause)
             pause = min(pause * 2, 2.0)

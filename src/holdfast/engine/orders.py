@@ -83,6 +83,8 @@ class Unworked(NamedTuple):
     final: bool = False
     # What a worker elsewhere would have written into the ledger: delegations, as JSON.
     said: str = ""
+    # The agent was not asked at all, since its breaker is open, and may be in so long: that is no attempt.
+    pause_ms: int = 0
     kind: Literal["unworked"] = "unworked"
 
 
@@ -136,6 +138,8 @@ class Unlanded(NamedTuple):
     because: str
     evidence: str
     final: bool = False
+    # It had landed, and somebody took it back: this proposal is not landed again, whoever says yes.
+    taken_back: bool = False
     kind: Literal["unlanded"] = "unlanded"
 
 

@@ -3,6 +3,7 @@
     item ──answer_of──▶ Worked      ──▶ VALIDATING
                         Landed      ──▶ COMPLETED, with those that its order asked for; or the next part
                         Asked       ──▶ NEEDS_REVIEW
+                        Unworked, its agent was not asked ──▶ PENDING, for a while
                         Unworked, Unlanded, anything else ──▶ what the rules make of a failure
 
 D2, D3 and D4 of `driver` are kept here.
@@ -10,19 +11,26 @@ D2, D3 and D4 of `driver` are kept here.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 
+from holdfast.engine.breaker import TUNING
 from holdfast.engine.driving import Rules, World
 from holdfast.engine.durable import Item
 from holdfast.engine.orders import Answer, Asked, LandAnswer, Landed, Unlanded, Unworked, Worked, answer_of
 from holdfast.engine.taskbook import TaskBook
 from holdfast.errors import Interrupted, InvalidInput, Locked, Tampering
 from holdfast.gates.secrets import masked
+from holdfast.model.agent import Escalated
 from holdfast.model.canonical import Json
-from holdfast.model.run import RunWatcher, TaskCompleted, TaskFailed
+from holdfast.model.run import AUTO, AgentSeen, TaskCompleted, TaskFailed
 from holdfast.model.task import MOVES, TaskRecord
 
+_MS = 1_000_000
 _LAND_TRIES = 3
+# With the pauses of a breaker this is about an hour: an outage passes, and what does not is for a person.
+_MOST_LEFT_ALONE = 8
+_OTHERS_FIRST_MS = 3_000
 # Somebody else held the workspace, or wanted an end: that says nothing about the work, and is no attempt.
 _NOT_ITS_FAULT = (Locked.code, Interrupted.code)
 
@@ -35,12 +43,11 @@ class Outcomes:
         self,
         book: TaskBook,
         world: World,
-        watcher: RunWatcher,
         rules: Callable[[], Rules],
         land: Callable[[TaskRecord], None],
         told_here: Mapping[str, Json] | None = None,
     ) -> None:
-        self._book, self._world, self._watcher, self._rules, self._land = book, world, watcher, rules, land
+        self._book, self._world, self._rules, self._land = book, world, rules, land
         self._told_here = told_here
 
     def taken_in(self, record: TaskRecord, item: Item) -> None:
@@ -48,7 +55,9 @@ class Outcomes:
             self._land(record._replace(because="nobody here knows how it ended"))
             return
         answer = self._answer(record, item)
-        if not isinstance(answer, str):
+        if isinstance(answer, Landed) and self._world.taken_back(answer.execution):
+            self._land(record._replace(because="what it landed was taken back"))  # landing it finds that out (D4)
+        elif not isinstance(answer, str):
             self._take(record._replace(landing=False), answer)
         elif record.landing:
             self._land_again(record, answer)
@@ -88,17 +97,34 @@ class Outcomes:
                         usage=usage,
                         files=answer.files,
                         tries=len(record.tried) + answer.tries,
+                        left_alone=0,
                     )
                 )
             case Landed():
                 self.landed(record, answer)
             case Asked():
+                heard = record.heard if answer.simulation == record.simulation else 0
                 asked = record._replace(simulation=answer.simulation, cleared_by="", because=answer.because)
-                self._book.move(asked._replace(state="NEEDS_REVIEW"))
+                self._book.move(asked._replace(state="NEEDS_REVIEW", heard=heard))
+            case Unworked() if answer.pause_ms and record.left_alone < _MOST_LEFT_ALONE:
+                self._wait_for_its_agent(record, answer)
             case Unworked():
+                record = record if answer.pause_ms else record._replace(left_alone=0)
                 self.failed(record._replace(usage=record.usage.plus(answer.usage)), answer)
             case Unlanded():
-                self.failed(record, answer)
+                gone = record._replace(proposal="", simulation="", cleared_by="") if answer.taken_back else record
+                self.failed(gone, answer)
+
+    def _wait_for_its_agent(self, record: TaskRecord, answer: Unworked) -> None:
+        """It was not worked on, so that is no attempt: it is to do once its agent may be asked again, by whom it may be
+        done then. Not for ever, and not for as long as a worker likes: what is left alone too often failed (V3 of
+        `recovery`). Those that failed let others go first, of whom one may show that the agent is well."""
+        wait_ms = min(answer.pause_ms, TUNING.longest_pause_ms) + len(record.tried) * _OTHERS_FIRST_MS
+        until = time.time_ns() + wait_ms * _MS
+        again = record._replace(state="PENDING", attempt=record.attempt - 1, wait_until_ns=until)
+        agent = "" if self._book.run.options.agent == AUTO else record.agent
+        self._book.move(again._replace(agent=agent, left_alone=record.left_alone + 1, because=answer.because))
+        self._book.tell(AgentSeen(record.run, record.task, Escalated(answer.because)))
 
     def landed(self, record: TaskRecord, answer: Landed) -> None:
         done = record._replace(
@@ -114,7 +140,7 @@ class Outcomes:
             if "COMPLETED" in MOVES[other.state]  # a person may have settled it meanwhile
         ]
         self._book.move_all((each, None) for each in (done._replace(state="COMPLETED"), *landed))
-        self._watcher(
+        self._book.tell(
             TaskCompleted(record.run, record.task, answer.execution, answer.commit, record.attempt, answer.files)
         )
 
@@ -122,6 +148,6 @@ class Outcomes:
         verdict = self._rules().after(record, failed)
         self._book.move(verdict.record, tried=verdict.tried)
         tried = verdict.tried
-        self._watcher(
+        self._book.tell(
             TaskFailed(record.run, record.task, tried.attempt, tried.category, failed.because, tried.strategy)
         )

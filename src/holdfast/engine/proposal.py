@@ -13,6 +13,8 @@ Invariants
   P2  The plan is the one that was given out, told by its digest; a worker cannot choose what its work is judged as.
   P3  Paths are checked as those of a change file: relative, plain, never into `.git` or `.holdfast`.
   P4  Bytes are found by digest and hashed whenever they are read; no file is held in memory as a whole.
+  P5  What was done elsewhere comes without its witnesses: neither that a check passed there nor what a sandbox
+      enforced there was seen by anybody here, so neither is carried on. Work that changes nothing is no proposal.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from blake3 import blake3
@@ -68,6 +71,13 @@ class Proposal(NamedTuple):
     delegations: tuple[Mapping[str, Json], ...] = ()
     # Who owned everything where it was made, if owners could not be kept there; None when they are the workspace's.
     owner: tuple[int, int] | None = None
+    # Whether another machine did the work, or may have. No document says it: whoever reads one knows where it was.
+    elsewhere: bool = False
+
+    def unwitnessed(self) -> Proposal:
+        """As it counts here when it was made elsewhere (P5)."""
+        report = replace(self.report, receipts=(), checked_on="", checks="", enforced=())
+        return self._replace(report=report, receipts=(), elsewhere=True)
 
     @property
     def contents(self) -> tuple[str, ...]:
@@ -238,6 +248,8 @@ def _require_whole(proposal: Proposal) -> None:
         raise Tampering("the parts of the proposal do not belong together", hint=_HINT)
     if not all(digest == "" or is_digest(digest) for digest in proposal.papers):
         raise Tampering("a log of the proposal is kept under no digest", hint=_HINT)
+    if not changes:
+        raise Tampering("the proposal changes nothing", hint=_HINT)  # no work of ours ends so (P5)
     for path, images in _images(changes):
         _require_plain(path)
         if not all(image is None or is_real(image) for image in images):

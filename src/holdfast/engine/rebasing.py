@@ -11,6 +11,8 @@ Invariants
   B3  What was found suspicious or dangerous stays so. What capture would refuse in a shadow is a danger here too,
       whoever says that it captured it; what the repository ignores is a by-product here too.
   B4  Receipts are not carried over: they are for another tree.
+  B5  Only what somebody else did is there already. A proposal of which nothing is left, and of which nothing stands
+      either, fits no more, and says nothing about whether the task is done.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ _MOST_EVIDENCE = 12_000
 # Attributes that the kernel gives powers to, as in a capture.
 _POWERS = ("security.", "trusted.")
 _RESTLESS = "the workspace keeps changing, so the proposal cannot be laid over it"
+_IDLE = "nothing of the proposal can land here: it changes nothing, or only what the repository ignores"
 
 
 class Rebased(NamedTuple):
@@ -112,6 +115,8 @@ def _outcome(
     unseen = tuple(_hidden_ones(pipeline.site, proposal.plan, laid.change_set, hidden))
     if laid.collisions or unseen:
         return Collided((*laid.collisions, *unseen), base.digest)
+    if not laid.change_set and not laid.already:
+        raise Conflict(_IDLE, hint="Nothing was changed.")  # B5
     if not laid.change_set:
         return AlreadyThere(base.digest, laid.already)
     pipeline.simulator.remember(proposal.plan)

@@ -1,31 +1,40 @@
-"""Orders made from tasks: what an agent is asked, what must be there afterwards, how it lands."""
+"""Orders made from tasks: what an agent is asked, what must be there afterwards, how it lands.
+
+Invariants
+  A1  A task whose acceptance command cannot be run as it is written is given to nobody, whole or in parts: it would be
+      done without what its file asks for.
+"""
 
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from holdfast.engine.orders import LandOrder, Order, order_from, packed
 from holdfast.engine.roadmap_rules import RoadmapRules
-from holdfast.errors import InvalidPath
+from holdfast.errors import InvalidInput, InvalidPath, Tampering, UnknownId
+from holdfast.intake.roadmap.acceptance import command_of
 from holdfast.model.path import checked_path
 from holdfast.model.run import RunRecord
 from holdfast.model.task import Task, TaskRecord
 from holdfast.planning.task_words import TaskText, texts_of
 from holdfast.store.large_blobs import LargeBlobs
 
+_FRESH = 1000
+
 
 class RoadmapOrders:
     """`rules` gives the present reading of the roadmap, `route` names the agent for a task, `base` the tree it is for
-    (empty where all work is done here)."""
+    (empty where all work is done here), `finds` tells whether those who work now would find such a tree."""
 
     def __init__(
         self, run: RunRecord, blobs: LargeBlobs, rules: Callable[[], RoadmapRules], route: Callable[[Task], str],
-        base: Callable[[], str], *, mirrored: bool,
+        base: Callable[[], str], *, mirrored: bool, finds: Callable[[str], bool],
     ) -> None:  # fmt: skip
         self._run, self._blobs, self._rules, self._route = run, blobs, rules, route
-        self._base, self._mirrored = base, mirrored
+        self._base, self._mirrored, self._finds = base, mirrored, finds
+        # Orders that this process wrote lately, by digest: what is named by its content need not be read again.
+        self._fresh: dict[str, Order] = {}
 
     def made(self, task: Task, record: TaskRecord) -> TaskRecord:
         rules = self._rules()
@@ -36,16 +45,28 @@ class RoadmapOrders:
             record = record._replace(part=min(record.part, len(texts) - 1), parts=len(texts))
         record = record._replace(agent=record.agent or self._route(task))
         order = self._written(task, together, record, texts[record.part])
-        return record._replace(order=self._blobs.put(json.dumps(packed(order), sort_keys=True).encode("ascii")))
+        digest = self._blobs.put(json.dumps(packed(order), sort_keys=True).encode("ascii"))
+        if len(self._fresh) >= _FRESH:
+            self._fresh.clear()
+        self._fresh[digest] = order
+        return record._replace(order=digest)
 
     def order(self, record: TaskRecord) -> Order:
-        return kept_order(self._blobs, record)
+        return self._fresh.get(record.order) or kept_order(self._blobs, record)
+
+    def fits(self, record: TaskRecord) -> bool:
+        try:
+            order = self.order(record)
+        except (UnknownId, Tampering):
+            return True
+        return order.mirrored == self._mirrored and self._finds(order.base)
 
     def land_order(self, record: TaskRecord) -> LandOrder:
-        return land_order_of(self._run, self._blobs, record)
+        return _land_order(self._run, self.order(record), record)
 
     def _written(self, task: Task, together: Sequence[Task], record: TaskRecord, text: TaskText) -> Order:
         options = self._run.options
+        accept = tuple(_commands((task, *together)))
         return Order(
             run=record.run,
             task=record.task,
@@ -56,7 +77,7 @@ class RoadmapOrders:
             words=text.whole,
             files=tuple(_plain(text.files)),
             expected=tuple(_plain(text.expected)),
-            accept=() if record.part + 1 < record.parts else tuple(_commands((task, *together))),
+            accept=accept if record.part + 1 >= record.parts else (),
             mends=options.mends,
             within_ms=options.within_ms,
             unverified_because=options.unverified_because,
@@ -68,7 +89,11 @@ class RoadmapOrders:
 
 def land_order_of(run: RunRecord, blobs: LargeBlobs, record: TaskRecord) -> LandOrder:
     """How a task lands, from the run and its record alone."""
-    options, order = run.options, kept_order(blobs, record)
+    return _land_order(run, kept_order(blobs, record), record)
+
+
+def _land_order(run: RunRecord, order: Order, record: TaskRecord) -> LandOrder:
+    options = run.options
     return LandOrder(
         order=order,
         proposal=record.proposal,
@@ -104,11 +129,11 @@ def _plain(paths: Sequence[str]) -> Iterator[str]:
 
 
 def _commands(tasks: Sequence[Task]) -> Iterator[tuple[str, ...]]:
-    """Words split as a shell would, and given to none. What cannot be split was no command."""
+    """InvalidInput for one that cannot be run as it is written (A1)."""
     for task in tasks:
         try:
-            argv = tuple(shlex.split(task.accept))
-        except ValueError:
-            continue
+            argv = command_of(task.accept)
+        except InvalidInput as error:
+            raise InvalidInput(f"{task.number or task.id}: {error.message}", hint=error.hint) from None
         if argv:
             yield argv

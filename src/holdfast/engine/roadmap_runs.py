@@ -9,44 +9,60 @@ Invariants
       and is forgotten when that ends and before the next one begins.
   S3  What cannot work is refused before a run is written down: no roadmap, no task, an agent that nobody knows.
   S4  Where a run was killed, no other is begun before it went on: what it had begun to land must be known first.
+  S5  An answer is to one question, by its number and what it showed; to any other it is none (K4 of `taskbook`).
+  S6  Whoever starts a run, answers, or has boxes set does so under the name that approvals are counted by.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from holdfast.agents.protocol import Agent, Person
 from holdfast.agents.readiness import readiness
 from holdfast.agents.registry import agent_named
+from holdfast.engine.distance import require_no_witness
 from holdfast.engine.durable import Database
+from holdfast.engine.durable_dbos import require_reachable
 from holdfast.engine.durable_running import home_lock
 from holdfast.engine.expedition import Outfit, go
 from holdfast.engine.grounds import Grounds
 from holdfast.engine.hiring import routed
-from holdfast.engine.landmarks import checkpoint_of, checkpoint_undo
+from holdfast.engine.landmarks import checkpoint_of
 from holdfast.engine.listeners import Listeners
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.pulse import Pulse, read_pulse
 from holdfast.engine.roadmap_file import RoadmapFile, find_roadmap
 from holdfast.engine.routing_file import decision_for, read_decisions
+from holdfast.engine.run_following import (
+    Followed,
+    Synced,
+    followed,
+    is_behind,
+    late_commits,
+    moved_back,
+    require_settled,
+    returned,
+    switched,
+    taken_away,
+    unfollowed,
+)
 from holdfast.engine.run_log import RunLog
 from holdfast.engine.run_preview import Preview, preview_of
-from holdfast.engine.run_standing import Standing, find_run, landed_by, standing_of, task_named
+from holdfast.engine.run_standing import Standing, find_run, standing_of, stands, task_named
 from holdfast.engine.taskbook import TaskBook, begin_run
-from holdfast.errors import Blocked, HoldfastError, InvalidInput, Locked
-from holdfast.model.run import RunEvent, RunOptions, RunRecord, RunWatcher
+from holdfast.errors import Blocked, Conflict, InvalidInput, Locked
+from holdfast.model.run import AUTO, RunEvent, RunOptions, RunRecord, RunWatcher
 from holdfast.model.task import Roadmap, Task, TaskRecord
-from holdfast.settlement.runs import ANSWER, answer_body
+from holdfast.settlement.runs import ANSWER, answer_body, task_record
 from holdfast.store.chain import Record
 from holdfast.store.exports import read_file, replace_file
 from holdfast.store.runs import Runs, Said
 
 Opening = Callable[[str], AbstractContextManager[Pipeline]]
-AUTO = "auto"
 _STOP, _NOW = "stop", "now"
 _MOST_STOP = 256
 _ASKED = "asked for it"
@@ -64,14 +80,6 @@ class Crew(NamedTuple):
 _PLAIN, _ALONE = RunOptions(), Crew()
 
 
-class TakenBack(NamedTuple):
-    """What followed an undo: the tasks that are to do again, the commits of the undo, and what could not be done."""
-
-    tasks: tuple[str, ...]
-    commits: str
-    remarks: tuple[str, ...]
-
-
 class RoadmapRuns:
     def __init__(self, pipeline: Pipeline, workspace: str, user: str, opening: Opening, warn: Callable[[str], None]):
         self._pipeline, self._workspace, self._user, self._opening = pipeline, workspace, user, opening
@@ -86,9 +94,10 @@ class RoadmapRuns:
     ) -> RunRecord:  # fmt: skip
         """A new run, until it ends or is stopped."""
         path, _, chosen = self._chosen(roadmap, options, crew.agents)
+        self._require_others(database)
         with self._alone():
             self._require_none_killed()
-            run = begin_run(self._pipeline, RunRecord("", path, chosen, by=self._user, yes=yes))
+            run = begin_run(self._pipeline, RunRecord("", path, chosen, by=self._me, yes=yes))
         try:
             return self._go(run, crew, database)
         except Locked:
@@ -104,12 +113,13 @@ class RoadmapRuns:
 
     def resume(self, id: str = "", crew: Crew = _ALONE, *, yes: bool | None = None, database: str = "") -> RunRecord:
         """The newest run, or that one, from where it was; nothing left to do is fine."""
-        run = self.find(id)
-        if yes is not None:
-            run = run._replace(yes=yes)
+        run = self._caught_up(self.find(id))
+        me = self._me  # S6: a yes of whoever started it is not one of whoever goes on with it
+        run = run._replace(yes=run.yes and run.by == me if yes is None else yes, by=me if yes else run.by)
         if run.state == "FINISHED":
             return run
         self._require_none_killed(besides=run.id)
+        self._require_others(database)
         return self._go(run, crew, database)
 
     def _chosen(
@@ -179,12 +189,18 @@ class RoadmapRuns:
         finally:
             self._forget_stop(run.id)
 
+    def _require_others(self, database: str) -> None:
+        """Before anything is written: others can be reached where they shall work, and their work can count."""
+        if database:
+            require_no_witness(self._pipeline)
+            require_reachable(Database(self._pipeline.site.state.path, database))
+
     def _routed(self, options: RunOptions, task: Task) -> str:
         if options.agent != AUTO:
             return options.agent
         decisions = read_decisions(self._pipeline.site)
         id = task.id if decision_for(task.id, decisions) is not None else task.number
-        return routed(self._pipeline, f"{task.title}\n{task.body}", id, decisions).agent
+        return routed(self._pipeline, f"{task.title}\n{task.body}", id, decisions, patient=True).agent
 
     # ── look ──
 
@@ -213,12 +229,34 @@ class RoadmapRuns:
         """Whether somebody wants its process to end at once. A run cannot do that to its caller; the caller can."""
         return self._stop_words(run)[2:] == [_NOW]
 
-    def answer(self, task: str, *, yes: bool, skip: bool = False, reason: str = "", run: str = "") -> Said:
-        """A person's word about a task that waits for one; it is in the ledger when this returns."""
+    def answer(
+        self, task: str, *, yes: bool, skip: bool = False, reason: str = "", run: str = "",
+        shown: TaskRecord | None = None,
+    ) -> Said:  # fmt: skip
+        """A person's word about a task that waits for one; it is in the ledger when this returns (S5).
+
+        `shown` is the question as they were shown it: Conflict when it is not asked any more. Without, it is the one
+        that is asked now.
+        """
         found = self.find(run)
-        said = Said(found.id, self.resolve(task, found.id), yes, skip, self._user, reason, time.time_ns())
+        asked = self._asked_about(self.resolve(task, found.id), found.id, shown)
+        said = Said(
+            found.id, asked.task, yes, skip, self._me, reason, time.time_ns(), asked.asked, asked.simulation
+        )  # fmt: skip
         self._pipeline.note_run([Record(ANSWER, answer_body(said), said.at_ns)])
         return said
+
+    def _asked_about(self, task: str, run: str, shown: TaskRecord | None) -> TaskRecord:
+        """The question that is answered. One may be asked after this look: the book compares the numbers once more."""
+        now = task_record(Runs(self._pipeline.records), run, task)
+        if now.state != "NEEDS_REVIEW" and shown is None:
+            raise InvalidInput(f"{task} does not wait for anybody", hint="Nothing was changed. See: holdfast tasks")
+        if shown is not None and (now.state, now.asked, now.simulation) != (shown.state, shown.asked, shown.simulation):
+            raise Conflict(
+                f"{task}: that question is not asked any more, since it went on meanwhile",
+                hint=f"Nothing was said. See what is asked now: holdfast review {task}",
+            )
+        return now
 
     def again(self, tasks: Sequence[str], run: str = "", because: str = "") -> list[TaskRecord]:
         """Let tasks that ended start anew; those that landed are refused: undo them first."""
@@ -227,81 +265,81 @@ class RoadmapRuns:
             book = TaskBook(self._pipeline, found, lambda event: None)
             chosen = [book.of(self.resolve(task, found.id)) for task in tasks]
             self._require_free(chosen)
-            return self._moved_back(book, chosen, because or f"{self._user} asked for it again")
+            return moved_back(book, chosen, because or f"{self._user} asked for it again")
 
     def _require_free(self, chosen: Sequence[TaskRecord]) -> None:
-        landed = [record.task for record in chosen if record.state == "COMPLETED" and self._stands(record)]
+        landed = [record.task for record in chosen if stands(self._pipeline.records, record)]
         if landed:
             raise InvalidInput(f"{', '.join(landed)} landed", hint=f"Undo it first: holdfast undo {landed[0]}")
         begun = [record.task for record in chosen if record.state in ("IN_PROGRESS", "VALIDATING") or record.landing]
         if begun:
             raise Blocked(f"{', '.join(begun)}: begun, and not settled", hint="Go on with it first: holdfast resume")
 
-    def _moved_back(self, book: TaskBook, chosen: Sequence[TaskRecord], because: str) -> list[TaskRecord]:
-        """To PENDING, with those that were blocked: whether they still are is found out by the driver."""
-        fresh = {"state": "PENDING", "because": because, "wait_until_ns": 0, "simulation": "", "proposal": ""}
-        moved = [record._replace(**fresh, cleared_by="", part=0, parts=0) for record in chosen]  # type: ignore[arg-type]
-        names = {record.task for record in chosen}
-        freed = [
-            record._replace(state="PENDING", because="what it needs is tried again")
-            for record in book.in_state("BLOCKED")
-            if record.task not in names
-        ]
-        wanted = [record for record in (*moved, *freed) if record.state != book.of(record.task).state]
-        book.move_all((record, None) for record in wanted)
-        if wanted and book.run.state == "FINISHED":
-            book.move_run("STOPPED", because)  # there is something left to do, so `resume` does it
-        return moved
+    def sync(self, id: str = "") -> Synced:
+        """Bring boxes, tasks and commits in line with what stands; while a run goes on, only boxes."""
+        run, remarks = self.find(id), tuple[str, ...]()
+        back, gone, commits = tuple[str, ...](), tuple[str, ...](), tuple[tuple[str, str], ...]()
+        try:
+            with self._alone():
+                back = returned(self._pipeline, run)
+                ticked = self._tick_as_it_stands(run.id)
+                gone = taken_away(self._pipeline, run)
+                commits, remarks = late_commits(self._pipeline, self.find(run.id))
+        except Locked as error:
+            ticked, remarks = self._tick_as_it_stands(run.id), (f"commits are looked after later: {error.message}",)
+        return Synced(ticked, back, commits, remarks, gone)
 
-    def sync(self, id: str = "") -> bool:
-        """Bring the boxes of the roadmap in line with what stands; whether one was set."""
-        standing = self.standing(id)
-        wanted = {task: self._stands(record) for task, record in standing.records.items() if record.execution}
-        return RoadmapFile(self._pipeline.site, standing.run.roadmap).tick(self._pipeline, wanted, self._user)
+    def _tick_as_it_stands(self, id: str) -> bool:
+        """A box of what is to do is a person's own: they may have done it by hand."""
+        standing, records = self.standing(id), self._pipeline.records
+        landed = [record for record in standing.records.values() if record.execution and record.state == "COMPLETED"]
+        wanted = {record.task: stands(records, record) for record in landed}
+        return RoadmapFile(self._pipeline.site, standing.run.roadmap).tick(self._pipeline, wanted, self._me)
 
     # ── go back ──
 
-    def require_undoable(self, execution: str) -> None:
-        """Locked while a run goes on, for executions of tasks: what agents work over must not change below them."""
-        if landed_by(self._pipeline.records, execution):
-            with self._alone():
-                return
-
-    def taken_back(self, execution: str, undo: str) -> TakenBack:
-        """After the undo of an execution that landed tasks: boxes, a commit of its own, and the tasks are to do again.
-
-        Done twice it is done once, so a kill in between costs nothing but asking again.
-        """
-        records = landed_by(self._pipeline.records, execution)
-        if not records:
-            return TakenBack((), "", ())
+    def require_undoable(self, undoes: Collection[str], revives: Collection[str] = ()) -> bool:
+        """Whether tasks landed any of these. Then Locked while a run goes on, since what agents work over must not
+        change below them; and Blocked while one of them is begun again, or not known to have landed."""
+        found = switched(self._pipeline, undoes, revives)
+        if not found:
+            return False
         with self._alone():
-            run, names, remarks = self.find(records[0].run), [record.task for record in records], list[str]()
-            file, done = RoadmapFile(self._pipeline.site, run.roadmap), dict.fromkeys(names, False)
+            for each in found:
+                require_settled(each)
+        return True
+
+    def followed(self, undo: str) -> Followed:
+        """After an undo or a restore of what tasks landed: boxes, a commit of its own, and the tasks are to do again;
+        after the undo of such an undo they are done again. Done twice it is done once."""
+        with self._alone():
+            return followed(self._pipeline, undo, self._me)
+
+    def _caught_up(self, run: RunRecord) -> RunRecord:
+        """With tasks to do again whose landing was taken back, also if nobody followed that (F1 of `run_following`)."""
+        if not is_behind(self._pipeline, run.id):
+            return run
+        with self._alone():
             if run.options.sync:
-                _tried(remarks, "the box stays ticked", lambda: file.tick(self._pipeline, done, self._user))
-            commits: list[str] = []
-            if records[0].commit:
-                undone = records[0]
-                _tried(
-                    remarks,
-                    "not committed",
-                    lambda: commits.append(checkpoint_undo(self._pipeline, undone, undo, run.roadmap)),
-                )
-            self._moved_back(TaskBook(self._pipeline, run, lambda event: None), records, f"{undo} took it back")
-        return TakenBack(tuple(names), "".join(commits), tuple(remarks))
+                self._tick_as_it_stands(run.id)
+            taken_away(self._pipeline, run)
+        return self.find(run.id)
+
+    def unfollowed(self) -> tuple[str, ...]:
+        """Undos and restores of what tasks landed, after which somebody was killed before the tasks followed."""
+        return unfollowed(self._pipeline)
 
     # ── small answers ──
+
+    @property
+    def _me(self) -> str:
+        """S6."""
+        return self._pipeline.governance.me()
 
     def resolve(self, task: str, run: str) -> str:
         """A task by its id, the beginning of it, or the number it has in the roadmap."""
         standing = self.standing(run)
         return task_named(standing.roadmap, task, standing.records)
-
-    def _stands(self, record: TaskRecord) -> bool:
-        return record.state == "COMPLETED" and (
-            not record.execution or self._pipeline.records.row(record.execution).live
-        )
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -349,11 +387,3 @@ def _serial(watchers: Sequence[RunWatcher]) -> RunWatcher:
                 watcher(event)
 
     return watch
-
-
-def _tried(remarks: list[str], what: str, act: Callable[[], object]) -> None:
-    """What was taken back is taken back, whatever fails after it."""
-    try:
-        act()
-    except (HoldfastError, OSError) as error:
-        remarks.append(f"{what}: {error}")

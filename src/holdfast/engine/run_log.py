@@ -22,6 +22,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast.disk.confined import Root
@@ -41,6 +42,7 @@ FOLDER = "logs/execution"
 LOST = "LOST"
 LONGEST_TASK_LOG = 4 << 20
 TEXT_LIMIT = 2_000
+_SHORT = 200
 
 
 class _Standing(NamedTuple):
@@ -149,6 +151,12 @@ def task_log(state: Root, task: str) -> LineLog:
 
 def without_secrets(text: str) -> str:
     """L4: passwords in addresses, and everything that has the shape of a token."""
+    return _short_without(text) if len(text) <= _SHORT else masked(masked_words(text))
+
+
+@lru_cache(maxsize=1024)
+def _short_without(text: str) -> str:
+    """Names of runs, tasks and states come again and again."""
     return masked(masked_words(text))
 
 

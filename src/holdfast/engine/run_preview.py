@@ -35,9 +35,12 @@ class Preview(NamedTuple):
     # Tasks that this run leaves alone: --only, --max-tasks.
     left: tuple[Task, ...]
     remarks: tuple[str, ...]
+    # Tasks that their file defers or drops, and nobody named, with the reason.
+    held: tuple[tuple[Task, str], ...] = ()
 
 
 def preview_of(path: str, roadmap: Roadmap, options: RunOptions, route: Callable[[Task], str]) -> Preview:
+    roadmap = roadmap.asked_for(options.only)
     alone = graph_of(roadmap)
     groups = groups_of(roadmap, alone, options.group)
     graph = graph_of(roadmap, [group.ids for group in groups]) if groups else alone
@@ -46,10 +49,12 @@ def preview_of(path: str, roadmap: Roadmap, options: RunOptions, route: Callable
     turns = tuple(_turn(tasks, heads.get(id), id, wave, route) for id, wave in _played(graph, options))
     stuck = tuple((tasks[row.id], row.because) for row in blocked(graph, {}))
     begun = {task.id for turn in turns for task in (turn.task, *turn.together)} | {task.id for task, _ in stuck}
-    left = tuple(task for task in roadmap.tasks if not task.done and task.id not in begun)
+    held = {row.task: row.because for row in roadmap.held}
+    left = tuple(task for task in roadmap.tasks if not (task.done or task.id in held) and task.id not in begun)
     rows = (*roadmap.remarks, *graph.remarks)
     remarks = tuple(f"line {row.line}: {row.text}" if row.line else row.text for row in rows)
-    return Preview(path, roadmap, turns, stuck, left, remarks)
+    alone_ones = tuple((task, held[task.id]) for task in roadmap.tasks if task.id in held)
+    return Preview(path, roadmap, turns, stuck, left, remarks, alone_ones)
 
 
 def _played(graph: Graph, options: RunOptions) -> Iterator[tuple[str, int]]:

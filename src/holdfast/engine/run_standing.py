@@ -33,7 +33,11 @@ class Standing(NamedTuple):
     records: Mapping[str, TaskRecord]
 
     def of(self, task: Task) -> TaskRecord:
-        return self.records.get(task.id) or TaskRecord(self.run.id, task.id, "COMPLETED" if task.done else "PENDING")
+        found = self.records.get(task.id) or TaskRecord(self.run.id, task.id, "COMPLETED" if task.done else "PENDING")
+        held = self.roadmap.why_held(task.id)
+        if held and (found.state == "PENDING" or task.id not in self.records):
+            return found._replace(state="SKIPPED", because=held)
+        return found
 
     def rows(self) -> Iterator[tuple[Task, TaskRecord]]:
         """Every task of the roadmap, in its order, then those that were begun and have left it since."""
@@ -55,7 +59,21 @@ def find_run(records: Records, id: str = "") -> RunRecord:
 
 
 def standing_of(site: Site, records: Records, run: RunRecord) -> Standing:
-    return Standing(run, RoadmapFile(site, run.roadmap).read()[1], task_records(Runs(records), run.id))
+    roadmap = RoadmapFile(site, run.roadmap).read()[1].asked_for(run.options.only)
+    return Standing(run, roadmap, task_records(Runs(records), run.id))
+
+
+def stands(records: Records, record: TaskRecord) -> bool:
+    """Whether it is done, and what it landed is there; what stood so already was landed by nobody."""
+    return record.state == "COMPLETED" and (not record.execution or records.row(record.execution).live)
+
+
+def is_gone(records: Records, execution: str) -> bool:
+    """Whether somebody took it back; of what never was, nothing was taken back."""
+    try:
+        return bool(execution) and not records.row(execution).live
+    except UnknownId:
+        return False
 
 
 def task_named(roadmap: Roadmap, word: str, others: Mapping[str, TaskRecord] | None = None) -> str:
@@ -68,14 +86,3 @@ def task_named(roadmap: Roadmap, word: str, others: Mapping[str, TaskRecord] | N
         said = f"{printable(word)} could be {named}" if found else f"there is no task {printable(word)}"
         raise UnknownId(said, hint="See: holdfast tasks")
     return found[0]
-
-
-def landed_by(records: Records, execution: str) -> tuple[TaskRecord, ...]:
-    """The tasks that this execution landed, of whichever run; empty where it belongs to none."""
-    runs = Runs(records)
-    for row in runs.runs():
-        found = task_records(runs, row.id).values()
-        mine = tuple(record for record in found if record.execution == execution and record.state == "COMPLETED")
-        if mine:
-            return mine
-    return ()

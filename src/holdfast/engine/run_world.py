@@ -2,7 +2,9 @@
 
 Invariants
   H1  Whatever a person says is an entry of the ledger: an approval of the simulation where policy asks for one, and an
-      `answer` otherwise. Only what came after the question is an answer to it.
+      `answer` otherwise. An answer names its question, and counts for no other (K4 of `taskbook`). An approval names
+      the simulation that it is about, so one that came while the landing still went on that asks is an answer too: the
+      gates count it at the next landing. Each is heard once; no clock is asked.
   H2  A roadmap that cannot be read for a moment (it is being saved, it is gone) leaves the last reading in force. Many
       programs save in place, so for a moment there is half a file: tasks are missing only when they stay away.
   H3  With a budget of money, work of which nobody knows what it cost ends the run: it could have cost anything.
@@ -18,6 +20,7 @@ from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.roadmap_file import RoadmapFile
 from holdfast.engine.roadmap_orders import kept_order
 from holdfast.engine.roadmap_rules import UNDER_WAY, RoadmapRules
+from holdfast.engine.run_standing import is_gone, stands
 from holdfast.engine.taskbook import TaskBook
 from holdfast.errors import HoldfastError, InvalidInput, Tampering, UnknownId
 from holdfast.model.configuration import Budget
@@ -49,6 +52,8 @@ class RoadmapWorld:
         self._pipeline, self._file, self._options, self._agents = pipeline, file, options, tuple(agents)
         self._stop, self._export, self._clock = stop, export, clock
         self._rules: RoadmapRules | None = None
+        # The newest reading, and what it says to this run.
+        self._seen: tuple[Roadmap, Roadmap] | None = None
         # What the newest reading lacks, and since when.
         self._away: tuple[frozenset[str], float] = frozenset(), 0.0
         self._exported = float("-inf")
@@ -58,7 +63,7 @@ class RoadmapWorld:
     def rules(self, book: TaskBook) -> RoadmapRules:
         before = self._rules
         try:
-            roadmap = self._file.read()[1]
+            roadmap = self._read()
         except InvalidInput:
             if before is None:
                 raise
@@ -68,6 +73,13 @@ class RoadmapWorld:
             self._rules = RoadmapRules(roadmap, book, self._options, self._agents, with_others)
             self._rules.stop = before.stop if before is not None else ""
         return self.now
+
+    def _read(self) -> Roadmap:
+        """The same object as long as the file stays as it is."""
+        found = self._file.read()[1]
+        if self._seen is None or self._seen[0] is not found:
+            self._seen = found, found.asked_for(self._options.only)
+        return self._seen[1]
 
     def _with_others(self, book: TaskBook) -> dict[str, str]:
         """Whom orders under way ask for besides their own task, and by which."""
@@ -93,18 +105,11 @@ class RoadmapWorld:
 
     def answered(self, record: TaskRecord) -> TaskRecord | None:
         if record.simulation:
-            approval = self._approval(record)
-            if approval is not None and approval.document["answer"] == "approve":
-                by = str(approval.document["by"])
-                return record._replace(state="VALIDATING", cleared_by=by, because=f"approved by {by}")
-            if approval is not None:
-                return record._replace(state="FAILED", because=f"rejected by {approval.document['by']}")
-        said = Runs(self._pipeline.records).said(record.run, record.task)
-        return _followed(record, said) if said is not None and said.at_ns > record.at_ns else None
-
-    def _approval(self, record: TaskRecord) -> Paper | None:
-        papers = self._pipeline.records.papers("approvals", record.simulation)
-        return next((paper for paper in papers if paper.at_ns > record.at_ns), None)
+            papers = self._pipeline.records.papers("approvals", record.simulation)
+            if len(papers) > record.heard:
+                return _judged(record._replace(heard=len(papers)), papers[0])
+        said = Runs(self._pipeline.records).said(record.run, record.task, record.asked)
+        return _followed(record, said) if said is not None and said.simulation == record.simulation else None
 
     def exhausted(self, book: TaskBook, worked_ms: int) -> str:
         budget, usage = self._options.budget, book.usage
@@ -128,6 +133,9 @@ class RoadmapWorld:
         rows = self._pipeline.records.live_with_plan(plan_of(order).digest)
         return Landed(rows[0].id, "", rows[0].changes, together=order.together) if rows else None
 
+    def taken_back(self, execution: str) -> bool:
+        return is_gone(self._pipeline.records, execution)
+
     def said(self, record: TaskRecord, words: str) -> None:
         if words:
             self.on_said(record, words)
@@ -142,14 +150,24 @@ class RoadmapWorld:
             self._export(book, self.now.roadmap)
 
     def tick_all(self, book: TaskBook) -> str:
-        """Boxes of what landed and was not ticked, because somebody was killed in between; what stopped that."""
-        done = {record.task: True for record in book.in_state("COMPLETED")}
-        open_ones = {task.id for task in self.now.roadmap.tasks if not task.done}
+        """Boxes of what stands and was not ticked, because somebody was killed in between; what stopped that."""
+        held = {row.task for row in self.now.roadmap.held}
+        open_ones = {task.id for task in self.now.roadmap.tasks if not task.done or task.id in held}
+        done = [record for record in book.in_state("COMPLETED") if record.task in open_ones]
         try:
-            self._file.tick(self._pipeline, {id: True for id in done if id in open_ones}, book.run.by)
+            wanted = {record.task: True for record in done if stands(self._pipeline.records, record)}
+            self._file.tick(self._pipeline, wanted, book.run.by)
         except HoldfastError as error:
             return error.message
         return ""
+
+
+def _judged(record: TaskRecord, newest: Paper) -> TaskRecord:
+    """What an approval or a rejection leads to."""
+    by = str(newest.document["by"])
+    if newest.document["answer"] == "approve":
+        return record._replace(state="VALIDATING", cleared_by=by, because=f"approved by {by}")
+    return record._replace(state="FAILED", because=f"rejected by {by}")
 
 
 def _followed(record: TaskRecord, said: Said) -> TaskRecord:

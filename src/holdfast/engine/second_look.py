@@ -3,7 +3,8 @@
 Invariants
   B1  A file that was asked for is there when the work has landed, or it does not land.
   B2  Work ticks its own boxes at most. The others, and what tasks there are, are for people: a run would otherwise
-      believe an agent that something is done, or be given tasks by it without end.
+      believe an agent that something is done, or be given tasks by it without end. Prose has no boxes, and its tasks
+      are known by its bytes: every change of it is one of the tasks.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from holdfast.engine.roadmap_file import MOST_BYTES, RoadmapFile
 from holdfast.engine.simulator import Simulated
 from holdfast.errors import InvalidInput
 from holdfast.intake.roadmap import parse
-from holdfast.model.changeset import ChangeSet
+from holdfast.model.changeset import Change, ChangeSet
 from holdfast.model.path import parent_of
 from holdfast.model.task import Roadmap, Task
 from holdfast.workspace.observe import look
@@ -39,9 +40,7 @@ def _is_there(site: Site, path: str) -> bool:
 def meddles(site: Site, simulated: Simulated, roadmap: str, own: Collection[str]) -> bool:
     """Whether it does more to the roadmap than B2 lets it."""
     change = next((change for change in simulated.change_set.changes if change.path == roadmap), None)
-    if change is None or (
-        change.pre is not None and change.post is not None and change.pre.digest == change.post.digest
-    ):
+    if change is None or _holds_the_same(change):
         return False
     if change.post is None or change.post.kind != "file" or change.post.size > MOST_BYTES:
         return True
@@ -51,7 +50,13 @@ def meddles(site: Site, simulated: Simulated, roadmap: str, own: Collection[str]
         return True
     source = simulated.sources.get(roadmap)
     after = b"".join(source_pieces(site.calls, source)) if isinstance(source, (Bytes, CopyOf)) else b""
-    return _told(parse(before, roadmap), own) != _told(parse(after, roadmap), own)
+    asked, asks = parse(before, roadmap), parse(after, roadmap)
+    return "prose" in (asked.format, asks.format) or _told(asked, own) != _told(asks, own)
+
+
+def _holds_the_same(change: Change) -> bool:
+    pre, post = change.pre, change.post
+    return pre is not None and post is not None and pre.digest == post.digest
 
 
 def _told(roadmap: Roadmap, own: Collection[str]) -> tuple[object, ...]:

@@ -3,21 +3,26 @@
     move ──▶ ledger (durable, keyed) ──▶ table ──▶ watchers
 
 Invariants
-  K1  A move that returned survives kill -9 and a power cut; one that raised did not happen.
+  K1  A move that returned survives kill -9 and a power cut; one that raised did not happen. Inside `together` that
+      holds from its end on: all of its moves are written with one sync, or none is and the book is used no more.
+      So nothing may be done because of them in there; watchers hear of them afterwards.
   K2  Moves follow `model.task.MOVES`; the book refuses others before they are written.
   K3  The book is the only writer of run and task entries; the driver holds it, one process at a time.
+  K4  Every question about a task has a number of its own, which the book gives it. What was said to another one, sooner
+      or later and by whatever clock, is no answer to it.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from holdfast.engine.pipeline import Pipeline
 from holdfast.errors import Blocked
 from holdfast.model.agent import Usage
-from holdfast.model.run import RunRecord, RunState, RunWatcher, TaskMoved
+from holdfast.model.run import RunEvent, RunRecord, RunState, RunWatcher, TaskMoved
 from holdfast.model.task import MOVES, TaskRecord, TaskState, Tried
 from holdfast.settlement.runs import RUN, TASK, folded, run_body, task_body, task_records
 from holdfast.store.chain import Record
@@ -40,9 +45,13 @@ class TaskBook:
         # How many tasks had an attempt.
         self.begun = 0
         self.on_move: Callable[[TaskRecord], None] = lambda record: None
+        # What is not written yet, and not told yet; None outside of `together`.
+        self._unwritten: list[Record] | None = None
+        self._untold: list[RunEvent] = []
         self._by_state: dict[TaskState, dict[str, None]] = {}
+        self._landing: dict[str, None] = {}
         for record in sorted(self.records.values(), key=lambda record: record.at_ns):
-            self._by_state.setdefault(record.state, {})[record.task] = None
+            self._found(record)
             self.usage = self.usage.plus(record.usage)
             self.begun += record.attempt > 0
 
@@ -60,6 +69,11 @@ class TaskBook:
         """Oldest first; costs what there is in that state."""
         return tuple(self.records[task] for task in self._by_state.get(state, ()))
 
+    @property
+    def landing(self) -> tuple[TaskRecord, ...]:
+        """Those whose landing is under way; one at most, unless somebody wrote that who is not the driver."""
+        return tuple(self.records[task] for task in self._landing)
+
     def counted(self, *states: TaskState) -> int:
         return sum(len(self._by_state.get(state, ())) for state in states)
 
@@ -73,29 +87,64 @@ class TaskBook:
             before = self.of(record.task)
             if record.state != before.state and record.state not in MOVES[before.state]:
                 raise Blocked(f"task {record.task} is {before.state}, which does not lead to {record.state}")
+            record = record._replace(asked=before.asked + _asks_anew(before, record))  # K4
             body = task_body(record, tried)
             made.append(folded(before, body, now))  # as it will be read: whoever goes on after a kill decides the same
             entries.append(Record(TASK, body, now))
-        if not entries:
-            return
-        self._pipeline.note_run(entries)
+        if self._unwritten is None:
+            self._write(entries)
+        else:
+            self._unwritten += entries
         for after in made:
             self._known(after)
             self.on_move(after)
-            self._watcher(TaskMoved(self.run.id, after.task, after.state, after.because))
+            self.tell(TaskMoved(self.run.id, after.task, after.state, after.because))
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """One sync for all moves that are made in here (K1)."""
+        self._unwritten = []
+        yield
+        entries, self._unwritten = self._unwritten, None
+        self._write(entries)
+        untold, self._untold = self._untold, []
+        for event in untold:
+            self._watcher(event)
+
+    def tell(self, event: RunEvent) -> None:
+        """To whoever looks on, once what it tells of is written."""
+        if self._unwritten is None:
+            self._watcher(event)
+        else:
+            self._untold.append(event)
+
+    def _write(self, entries: list[Record]) -> None:
+        if entries:
+            self._pipeline.note_run(entries)
 
     def _known(self, after: TaskRecord) -> None:
         before = self.of(after.task)
         self._by_state.get(before.state, {}).pop(after.task, None)
-        self._by_state.setdefault(after.state, {})[after.task] = None
+        self._landing.pop(after.task, None)
         self.records[after.task] = after
+        self._found(after)
         self.usage = self.usage.plus(after.usage.since(before.usage))
         self.begun += (after.attempt > 0) - (before.attempt > 0)
+
+    def _found(self, record: TaskRecord) -> None:
+        self._by_state.setdefault(record.state, {})[record.task] = None
+        if record.landing and record.state == "VALIDATING":
+            self._landing[record.task] = None
 
     def move_run(self, state: RunState, because: str = "", worked_ms: int = 0) -> None:
         now = time.time_ns()
         self.run = self.run._replace(state=state, because=because, at_ns=now, worked_ms=worked_ms or self.run.worked_ms)
         self._pipeline.note_run([Record(RUN, run_body(self.run), now)])
+
+
+def _asks_anew(before: TaskRecord, record: TaskRecord) -> bool:
+    waits = record.state == "NEEDS_REVIEW"
+    return waits and (before.state, before.simulation) != (record.state, record.simulation)
 
 
 def _checked_out(workspace: str) -> str:

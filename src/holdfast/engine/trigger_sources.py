@@ -11,7 +11,8 @@ Invariants
   O4  A queue file is read once, whole, after it was left alone for `settle`; what is read is what is taken (see `Box`).
   O5  What cannot be a queue file is left where it is and told once; what is one and is malformed is put aside, with the
       reason beside it.
-  O6  A file that git tracks came with the repository, or was landed: it starts nothing.
+  O6  A file that git tracks came with the repository, and one that Holdfast put there was landed: neither starts
+      anything, whether it was committed or not, and whether there is a repository or not.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from holdfast.disk.confined import Root
-from holdfast.engine.queue_box import Box, Identity
+from holdfast.engine.queue_box import LANDED, Box, Identity
 from holdfast.engine.triggers import Triggers
 from holdfast.errors import Blocked, HoldfastError, InvalidPath
 from holdfast.gates.patterns import PatternIndex, covers
@@ -162,9 +163,9 @@ class Queue:
 
     def _offered(self, triggers: Triggers, name: str, identity: Identity) -> Iterator[Told]:
         path = f"{self._settings.queue}/{name}"
-        if self._box.is_tracked(path):
+        if nobodys := self._nobodys_wish(path):
             self._settled[name] = identity
-            yield Told("left", self.trigger, f"{printable(name)} is left where it is: {_TRACKED}")
+            yield Told("left", self.trigger, f"{printable(name)} is left where it is: {nobodys}")
             return
         data = _whole(self._root, path, identity)
         if data is None:
@@ -182,6 +183,12 @@ class Queue:
             why = "" if noted == "full" else "it was about to be taken when the watcher was killed; put it in again"
         if why:
             yield self._put_aside(name, path, identity, why)
+
+    def _nobodys_wish(self, path: str) -> str:
+        """Why nobody asks for a run by this file; empty when somebody does (O6)."""
+        if self._box.is_tracked(path):
+            return _TRACKED
+        return LANDED if self._box.is_landed(path, self._root) else ""
 
     def _put_aside(self, name: str, path: str, identity: Identity, why: str) -> Told:
         try:

@@ -13,6 +13,8 @@ Invariants
   B4  A request has `within` seconds in all, however it drips. At most CONNECTIONS are open; one more ends the oldest.
   B5  202 is said after the delivery is durable. No delivery id, no start: a replay could not be told from a call.
   B6  `close` ends and joins every thread.
+  B7  Whoever is heard is answered; what HEAD asks is answered without a body. A delivery that cannot be made durable
+      is a 503, and never silence: the sender then knows that it must come again.
 """
 
 from __future__ import annotations
@@ -158,8 +160,10 @@ class Hooks:
             wire.close()
 
     def _answer(self, wire: Wire, deadline: float) -> None:
+        request = None
         try:
-            status, words = 202, self._heard(wire, deadline)
+            request = _request(wire, deadline)
+            status, words = 202, self._heard(wire, request, deadline)
         except _Answer as answer:
             status, words = answer.status, answer.words
         except TimeoutError:
@@ -169,18 +173,18 @@ class Hooks:
         except HoldfastError as error:
             status, words = 503, error.message
         if wire.state.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            _send(wire, status, words)
+            _send(wire, status, words, body=request is None or request.method != b"HEAD")
 
     # ── one request ──
 
-    def _heard(self, wire: Wire, deadline: float) -> str:
+    def _heard(self, wire: Wire, request: h11.Request, deadline: float) -> str:
         """What was made of it; _Answer for everything but a new delivery."""
-        request = wire.next_event(deadline)
-        if not isinstance(request, h11.Request):
-            raise _Answer(400, "this is no request")
         call = self._allowed(request)
         body = _body(wire, request, deadline)
-        noted = self._deliver(Happened(call.name, "webhook", call.delivery, f"delivery {call.delivery}", body))
+        try:
+            noted = self._deliver(Happened(call.name, "webhook", call.delivery, f"delivery {call.delivery}", body))
+        except OSError as error:  # of the disk, not of this connection
+            raise _Answer(503, f"the delivery could not be kept: {error.strerror}") from None
         if noted == "known":
             raise _Answer(200, "this delivery is known; nothing is started")
         if noted == "full":
@@ -210,6 +214,13 @@ def tokens_of(settings: Iterable[TriggerSettings]) -> dict[str, str]:
     return {name: load_or_create_token(token_path(name)) for name in names}
 
 
+def _request(wire: Wire, deadline: float) -> h11.Request:
+    request = wire.next_event(deadline)
+    if not isinstance(request, h11.Request):
+        raise _Answer(400, "this is no request")
+    return request
+
+
 def _values(request: h11.Request, name: bytes) -> list[bytes]:
     return [bytes(value) for header, value in request.headers if header == name]
 
@@ -231,7 +242,7 @@ def _body(wire: Wire, request: h11.Request, deadline: float) -> bytes:
     return bytes(body)
 
 
-def _send(wire: Wire, status: int, words: str) -> None:
+def _send(wire: Wire, status: int, words: str, *, body: bool) -> None:
     document = {"accepted": status == 202, "because": words}
     data = json.dumps(document).encode("ascii") + b"\n"
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(data))), ("Connection", "close")]
@@ -240,7 +251,8 @@ def _send(wire: Wire, status: int, words: str) -> None:
     if status == 401:
         headers.append(("WWW-Authenticate", "Bearer"))
     wire.send(h11.Response(status_code=status, headers=headers))
-    wire.send(h11.Data(data=data))
+    if body:
+        wire.send(h11.Data(data=data))
     wire.send(h11.EndOfMessage())
     _linger(wire.socket)
 

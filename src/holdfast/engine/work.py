@@ -23,7 +23,7 @@ from holdfast.engine.measuring import MOST_EVIDENCE
 from holdfast.engine.orders import Answer, Order, Unworked, Worked, plan_of
 from holdfast.engine.proposal import name_of, packed, propose
 from holdfast.engine.resuming import kept_with
-from holdfast.errors import HoldfastError, Interrupted, Locked
+from holdfast.errors import AgentFailed, HoldfastError, Interrupted, Locked
 from holdfast.gates.secrets import masked
 from holdfast.model.agent import Delegation, Usage
 from holdfast.model.configuration import Budget
@@ -112,7 +112,8 @@ def _failed(order: Order, heard: Sequence[Delegation], error: HoldfastError) -> 
         )
     found = diagnosis_of(seen)
     told = masked(found.evidence)[:MOST_EVIDENCE]
-    return Unworked(found.category, masked(found.because), told, order.agent, final=found.final)
+    pause_ms = error.pause_ms if isinstance(error, AgentFailed) else 0
+    return Unworked(found.category, masked(found.because), told, order.agent, final=found.final, pause_ms=pause_ms)
 
 
 def _usage(heard: list[Delegation]) -> Usage:

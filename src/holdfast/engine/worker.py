@@ -43,12 +43,15 @@ def serve(
     tell: Callable[[str], None],
 ) -> bool:
     """Until somebody says stop, or this worker is given up: False then."""
-    from holdfast.engine.durable_database import connect
+    from holdfast.engine.durable_database import connect, in_our_words
+    from holdfast.engine.durable_dbos import require_reachable
     from holdfast.engine.durable_running import worker
 
     database = Database(station.folder, station.database)
+    require_reachable(database)
     stock = SharedStock(connect(database))
-    stock.create()
+    with in_our_words():
+        stock.create()
     mirrors = os.path.join(station.folder, FOLDER)
     bench = Workbench(DistantGrounds(mirrors, station.repository, stock, opening), agents, lambda order: _unwatched)
 

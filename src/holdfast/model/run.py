@@ -18,6 +18,8 @@ from holdfast.model.configuration import Budget, Checkpoint
 from holdfast.model.fix import Category
 from holdfast.model.task import Strategy, TaskState
 
+# The agent of a task is whoever fits best when it is begun.
+AUTO = "auto"
 RunState = Literal["RUNNING", "FINISHED", "STOPPED", "WAITING", "LIMIT"]
 RUN_STATES: tuple[RunState, ...] = ("RUNNING", "FINISHED", "STOPPED", "WAITING", "LIMIT")
 # When a person is asked besides what policy asks: before a task starts, before its work lands, when it deletes.
@@ -39,7 +41,7 @@ RECOVERY_APPROVALS: tuple[RecoveryApproval, ...] = ("auto", "ask", "log", "ask f
 class RunOptions(NamedTuple):
     """What a person chose for a run; written down with it, so that `resume` is the same run."""
 
-    agent: str = "auto"
+    agent: str = AUTO
     parallel: int = 1
     # 0 is all of them.
     most_tasks: int = 0

@@ -11,6 +11,7 @@ Invariants
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 from holdfast.model.agent import Usage
@@ -70,15 +71,37 @@ class Task(NamedTuple):
     line: int = 0
 
 
+class Held(NamedTuple):
+    """A task that is not worked on unless somebody names it, and why, in words: its file defers it, or drops it.
+
+    What was dropped is `done` as well, so that nothing waits for it.
+    """
+
+    task: str
+    because: str
+
+
 class Roadmap(NamedTuple):
     format: Format
     title: str
     phases: tuple[Phase, ...]
     tasks: tuple[Task, ...]
     remarks: tuple[Remark, ...] = ()
+    held: tuple[Held, ...] = ()
 
     def task(self, id: str) -> Task | None:
         return next((task for task in self.tasks if task.id == id), None)
+
+    def asked_for(self, ids: Collection[str]) -> Roadmap:
+        """As it is read by whoever named these tasks: they are not held, whatever the file says."""
+        freed = {row.task for row in self.held if row.task in ids}
+        if not freed:
+            return self
+        tasks = (task._replace(done=False) if task.id in freed else task for task in self.tasks)
+        return self._replace(tasks=tuple(tasks), held=tuple(row for row in self.held if row.task not in freed))
+
+    def why_held(self, id: str) -> str:
+        return next((row.because for row in self.held if row.task == id), "")
 
 
 TaskState = Literal[
@@ -138,6 +161,10 @@ class TaskRecord(NamedTuple):
     # What a person is asked about; who said yes to what policy does not ask.
     simulation: str = ""
     cleared_by: str = ""
+    # Which question that is: how often a person was asked. An answer says which one it is to.
+    asked: int = 0
+    # How many approvals of that simulation led to a landing already.
+    heard: int = 0
     # A task that was taken apart lands part by part.
     part: int = 0
     parts: int = 0
@@ -149,6 +176,8 @@ class TaskRecord(NamedTuple):
     because: str = ""
     # Not before this moment: back-off.
     wait_until_ns: int = 0
+    # How often in a row its agent was left alone, so that it was not worked on at all.
+    left_alone: int = 0
     usage: Usage = Usage()
     started_ns: int = 0
     at_ns: int = 0

@@ -28,7 +28,7 @@ from heapq import heapify, heappop, heappush
 
 from holdfast.model.run import LandingOrder
 from holdfast.model.task import SETTLED, TaskState
-from holdfast.planning.graph import Graph, current
+from holdfast.planning.graph import Graph, current, standing
 from holdfast.planning.lanes import Lane, Mode
 
 _AT_WORK: tuple[TaskState, ...] = ("IN_PROGRESS", "VALIDATING")
@@ -113,6 +113,7 @@ class Frontier:
 
     def moved(self, id: str, state: TaskState) -> None:
         node = self._graph.number[id]
+        state = standing(state, self._graph.at_first[node])
         before, self._now[node] = self._now[node], state
         if before == state:
             return

@@ -15,6 +15,8 @@ What orders, decided once
   * Phases of spec-kit are steps by definition: where one names no prerequisite, it comes after the one before it, and
     inside it tasks pass in the order of the file, except for those marked [P].
   * In all other formats the place in the file orders nothing: what is independent may run at once.
+  * What its file defers is as if it was skipped: no phase waits for it. What names it has not lost what it needs, and
+    waits: the file may say something else tomorrow. What its file drops is as if it was done.
   * [P] frees a task from its place in a phase, never from what it needs, nor from the files it shares.
 
 Invariants
@@ -29,7 +31,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.model.path import printable
@@ -91,13 +93,18 @@ def blocked(graph: Graph, states: Mapping[str, TaskState]) -> tuple[BlockedTask,
         if now[node] == "PENDING" and (because := _because(graph, node, lost)):
             lost[node] = _LOST["BLOCKED"]
             found.append(BlockedTask(graph.order[node], because))
-        elif now[node] in _LOST:
+        elif now[node] in _LOST and states.get(graph.order[node], "PENDING") != "PENDING":
             lost[node] = _LOST[now[node]]
     return tuple(sorted(found, key=lambda item: graph.number[item.id]))
 
 
 def current(graph: Graph, states: Mapping[str, TaskState]) -> list[TaskState]:
-    return [states.get(id, first) for id, first in zip(graph.order, graph.at_first, strict=True)]
+    return [standing(states.get(id, first), first) for id, first in zip(graph.order, graph.at_first, strict=True)]
+
+
+def standing(state: TaskState, at_first: TaskState) -> TaskState:
+    """What is held back is not begun again either, whatever became of it before."""
+    return at_first if state == "PENDING" and at_first == "SKIPPED" else state
 
 
 def _because(graph: Graph, node: int, lost: Mapping[int, str]) -> str:
@@ -116,6 +123,12 @@ def _note_phase(graph: Graph, node: int, now: Sequence[TaskState], lost: dict[in
         if need in lost and (need >= len(graph.order) or now[need] != "SKIPPED"):
             lost[node] = lost[need] if need >= len(graph.order) else f"{graph.labels[need]} {lost[need]}"
             return
+
+
+def _at_first(unit: _Unit, held: Collection[str]) -> TaskState:
+    if all(task.done for task in unit.tasks):
+        return "COMPLETED"
+    return "SKIPPED" if all(task.done or task.id in held for task in unit.tasks) else "PENDING"
 
 
 # ── drawing ──
@@ -158,6 +171,7 @@ class _Drawing:
         drawn = [tuple(sorted(new[need] for need in needs[node])) for node in (*places, *self._phase.values())]
         units = [self._units[node] for node in places]
         lanes = tuple(self._lanes(units))
+        held = {row.task for row in self._roadmap.held}
         return Graph(
             tuple(unit.id for unit in units),
             {id: new[node] for id, node in self._number.items()},
@@ -168,7 +182,7 @@ class _Drawing:
             _lanes_of(lanes, len(units)),
             tuple(new[node] for node in road),
             {new[node]: why for node, why in self._stuck.items()},
-            tuple("COMPLETED" if all(task.done for task in unit.tasks) else "PENDING" for unit in units),
+            tuple(_at_first(unit, held) for unit in units),
             tuple(self._remarks),
         )
 

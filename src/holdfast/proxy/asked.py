@@ -6,6 +6,8 @@ Invariants
   Q2  `decoded` never makes more than MAX_BODY bytes of what came, however it was packed.
   Q3  Where the provider itself would go out for the agent (web search, MCP servers, code in the cloud), the border of
       the sandbox would have a hole; such tools are taken out of the list, and what cannot be taken out is refused.
+  Q4  Nor does it fetch anything: a picture or a document whose address stands where its bytes could stand is refused,
+      since the address alone would carry out what the agent knows. What tools were given and gave is data, and passes.
 """
 
 from __future__ import annotations
@@ -49,6 +51,26 @@ _OWN_TOOLS: dict[Api, re.Pattern[str]] = {
     "gemini": re.compile(r"functionDeclarations|function_declarations"),
 }
 _OUTSIDE = ("mcp_servers", "web_search_options", "background", "container")
+# What is fetched stands under such a name, whatever the wire (Q4): image_url and its url, file_url, fileUri.
+_ADDRESS_NAMES = ("url", "uri")
+# Bytes stand under these. Some providers take an address there too.
+_BYTES_NAMES = frozenset({"data", "file_data", "filedata", "image", "video", "audio", "file"})
+_ADDRESS = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*://")
+_INLINE = "data:"
+# What a tool was given, or gave, as JSON of its own: in which part (by its type, or gemini's name of it), and where.
+_TOOL_DATA: dict[Api, tuple[tuple[re.Pattern[str], str], ...]] = {
+    "openai": (),
+    "responses": ((re.compile(r"\w+_call"), "action"),),
+    "anthropic": ((re.compile(r"\w*tool_use"), "input"),),
+    "gemini": (
+        (re.compile(r"functionCall|function_call"), "args"),
+        (re.compile(r"functionResponse|function_response"), "response"),
+    ),
+}
+# Where an answer came from: told by the provider, and only ever given back to it.
+_SOURCES = ("annotations", "citations")
+# Beside what is said to the model. Tools are looked at on their own.
+_BESIDE = ("tools", "metadata", "client_metadata")
 
 
 class Asked(NamedTuple):
@@ -190,17 +212,17 @@ def _ask_for_usage(body: Body) -> bool:
     return True
 
 
-# ── what would lead outside (Q3) ──
+# ── what would lead outside (Q3, Q4) ──
 
 
 def _kept_inside(api: Api, body: Body) -> tuple[str, ...]:
     if body.get("background") not in (None, False):
         raise Refused("body", 403, "an answer made in the background cannot be counted; ask without `background`")
+    _refuse_addresses(api, body)
     dropped = [name for name in _OUTSIDE if body.pop(name, None)]
     offered = body.get("tools")
     if isinstance(offered, list):
-        if api == "gemini":
-            offered = [part for tool in offered for part in _parts(tool)]
+        offered = [part for tool in offered for part in _named(api, tool)]
         kept = [tool for tool in offered if _is_own(api, tool)]
         dropped += [_name(tool) for tool in offered if not _is_own(api, tool)]
         body["tools"] = kept
@@ -208,6 +230,36 @@ def _kept_inside(api: Api, body: Body) -> tuple[str, ...]:
             for name in ("tools", "tool_choice", "toolConfig", "tool_config"):
                 body.pop(name, None)
     return tuple(f"{name} was taken out: the provider would go outside for it"[:200] for name in dropped)
+
+
+def _refuse_addresses(api: Api, body: Body) -> None:
+    """Q4. Without recursion: how deep a body is, is the sender's choice."""
+    rest = [(name, value) for name, value in body.items() if name not in (*_OUTSIDE, *_BESIDE)]
+    while rest:
+        name, value = rest.pop()
+        if isinstance(value, list):
+            if name == "tools" and not all(_is_own(api, part) for tool in value for part in _named(api, tool)):
+                raise Refused(
+                    "body", 403, "among what is said to the model is a tool that the provider would carry out"
+                )
+            rest += [(name, one) for one in value]
+        elif isinstance(value, dict):
+            rest += [(inner, value[inner]) for inner in value if not _is_tool_data(api, name, value, inner)]
+        elif isinstance(value, str) and _is_fetched(name.lower(), value):
+            raise Refused(
+                "body", 403, f"the provider would fetch what {name[:60]!r} names; put the bytes there, as {_INLINE}…"
+            )
+
+
+def _is_tool_data(api: Api, name: str, part: Body, inner: str) -> bool:
+    mark = name if api == "gemini" else str(part.get("type", ""))
+    return inner in _SOURCES or any(kind.fullmatch(mark) and inner == place for kind, place in _TOOL_DATA[api])
+
+
+def _is_fetched(name: str, value: str) -> bool:
+    if name.endswith(_ADDRESS_NAMES):
+        return bool(value) and not value.startswith(_INLINE)
+    return name in _BYTES_NAMES and _ADDRESS.match(value) is not None
 
 
 def _is_own(api: Api, tool: object) -> bool:
@@ -222,9 +274,9 @@ def _is_own(api: Api, tool: object) -> bool:
     return isinstance(kind, str) and _OWN_TOOLS[api].fullmatch(kind) is not None
 
 
-def _parts(tool: object) -> list[object]:
+def _named(api: Api, tool: object) -> list[object]:
     """One entry of gemini's list may hold several kinds; then each becomes an entry."""
-    return [{name: value} for name, value in tool.items()] if isinstance(tool, dict) else [tool]
+    return [{name: value} for name, value in tool.items()] if api == "gemini" and isinstance(tool, dict) else [tool]
 
 
 def _name(tool: object) -> str:

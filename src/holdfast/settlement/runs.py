@@ -2,7 +2,7 @@
 
     {"kind": "run",  …}   a run began, was stopped, went on, ended
     {"kind": "task", …}   one task moved; `tried` is the attempt that ended, if one did
-    {"kind": "answer", …} a person said yes or no to a task that waits for one
+    {"kind": "answer", …} a person said yes or no to one question about a task: `question` and `simulation` name it
 
 The tables are folded from these entries, one after the other; a move that the table of states does not know is a
 mistake of ours or an edited ledger, and is never projected. A field that an entry does not have was not there yet when
@@ -21,7 +21,7 @@ from holdfast.model.run import RunOptions, RunRecord
 from holdfast.model.task import MOVES, TaskRecord, Tried
 from holdfast.store.chain import Entry
 from holdfast.store.database import Records
-from holdfast.store.runs import RunRow, Runs, Said, TaskRow
+from holdfast.store.runs import NO_QUESTION, RunRow, Runs, Said, TaskRow
 
 RUN, TASK, ANSWER = "run", "task", "answer"
 VERSION = 1
@@ -69,9 +69,10 @@ def answer_body(said: Said) -> dict[str, Json]:
 
 
 def _said(body: Mapping[str, Json], at_ns: int) -> Said:
+    question = body.get("question")
     return Said(
         str(body["run"]), str(body["task"]), body["yes"] is True, body["skip"] is True, str(body["by"]),
-        str(body["reason"]), at_ns,
+        str(body["reason"]), at_ns, question if type(question) is int else NO_QUESTION, str(body.get("simulation", "")),
     )  # fmt: skip
 
 
@@ -123,7 +124,8 @@ def _document(record: TaskRecord) -> dict[str, Json]:
 def _from_document(document: Mapping[str, Json]) -> TaskRecord:
     rows = document["tried"]
     tried = tuple(_tried_from(row) for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
-    return TaskRecord(**{**document, "usage": _usage(document["usage"]), "tried": tried})  # type: ignore[arg-type]
+    known = {name: value for name, value in document.items() if name in TaskRecord._fields}
+    return TaskRecord(**{**known, "usage": _usage(document["usage"]), "tried": tried})  # type: ignore[arg-type]
 
 
 def _tried(tried: Tried) -> dict[str, Json]:

@@ -257,13 +257,17 @@ class Records:
         return [row[0] for row in found]
 
     @in_our_words()
-    def live_with_plan(self, plan_digest: str) -> list[Row]:
+    def landed_with_plan(self, plan_digest: str) -> list[Row]:
+        """Newest first; those that were undone too."""
         found = self._db.execute(
             "SELECT id,plan_id,plan_digest,intent,status,at_ns,changes,live,kept,summary FROM executions "
-            "WHERE plan_digest=? AND live=1 AND status='COMPLETED' ORDER BY rowid DESC",
+            "WHERE plan_digest=? AND status='COMPLETED' ORDER BY rowid DESC",
             (plan_digest,),
         )
         return [_row(values) for values in found]
+
+    def live_with_plan(self, plan_digest: str) -> list[Row]:
+        return [row for row in self.landed_with_plan(plan_digest) if row.live]
 
     @in_our_words()
     def _prepare(self, read_only: bool) -> None:

@@ -105,7 +105,7 @@ def roadmap_document(run: RunRecord, roadmap: Roadmap, records: Records, word: W
         "roadmap": run.roadmap,
         "format": roadmap.format,
         "run": run.id,
-        "tasks": [_standing(task, records.get(task.id), word) for task in roadmap.tasks],
+        "tasks": [_standing(task, records.get(task.id), word, roadmap.why_held(task.id)) for task in roadmap.tasks],
     }
 
 
@@ -114,10 +114,10 @@ def roadmap_file(roadmap: str) -> str:
     return f"{ROADMAPS}/{safe_name(roadmap)}.json"
 
 
-def _standing(task: Task, record: TaskRecord | None, word: Word) -> dict[str, Json]:
+def _standing(task: Task, record: TaskRecord | None, word: Word, held: str) -> dict[str, Json]:
     """`evidence` tells a task that landed from one whose box somebody ticked: only the first was verified by us."""
     if record is None or (task.done and record.state == "PENDING"):
-        record = TaskRecord("", task.id, "COMPLETED" if task.done else "PENDING")
+        record = TaskRecord("", task.id, "COMPLETED" if task.done else "SKIPPED" if held else "PENDING", because=held)
     landed = record.state == "COMPLETED" and bool(record.execution)
     return {
         "id": task.id,
@@ -141,7 +141,7 @@ def _result(task: Task, record: TaskRecord | None, word: Word) -> dict[str, Json
         for one in known.tried
     ]
     return {
-        **_standing(task, record, word),
+        **_standing(task, record, word, ""),
         "agent": known.agent or (known.tried[-1].agent if known.tried else ""),
         "files": known.files,
         "duration_ms": _duration_ms(known),

@@ -14,10 +14,16 @@ CREATE TABLE IF NOT EXISTS runs(
 CREATE TABLE IF NOT EXISTS tasks(
   run TEXT NOT NULL, task TEXT NOT NULL, state TEXT NOT NULL, adapter_id TEXT NOT NULL, at_ns INTEGER NOT NULL,
   document TEXT NOT NULL, PRIMARY KEY(run, task)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS answers(
-  run TEXT NOT NULL, task TEXT NOT NULL, yes INTEGER NOT NULL, skip INTEGER NOT NULL, by TEXT NOT NULL,
-  reason TEXT NOT NULL, at_ns INTEGER NOT NULL, PRIMARY KEY(run, task)) WITHOUT ROWID;
 """
+# Apart, since a database of an earlier release lacks it: there an answer did not say what it was to.
+_REPLIES = """
+CREATE TABLE IF NOT EXISTS replies(
+  run TEXT NOT NULL, task TEXT NOT NULL, yes INTEGER NOT NULL, skip INTEGER NOT NULL, by TEXT NOT NULL,
+  reason TEXT NOT NULL, at_ns INTEGER NOT NULL, question INTEGER NOT NULL, simulation TEXT NOT NULL,
+  PRIMARY KEY(run, task, question)) WITHOUT ROWID;
+"""
+# No question has this number.
+NO_QUESTION = -1
 
 
 class RunRow(NamedTuple):
@@ -38,7 +44,10 @@ class TaskRow(NamedTuple):
 
 
 class Said(NamedTuple):
-    """A person's newest answer about a task. `skip`: a no that leaves the task out, and the rest goes on."""
+    """A person's newest answer to a question about a task. `skip`: a no that leaves the task out, and the rest goes on.
+
+    `question` and `simulation` say which one, as that person was shown it; an entry that does not is an answer to none.
+    """
 
     run: str
     task: str
@@ -47,6 +56,8 @@ class Said(NamedTuple):
     by: str
     reason: str
     at_ns: int
+    question: int = NO_QUESTION
+    simulation: str = ""
 
 
 class Runs:
@@ -62,7 +73,10 @@ class Runs:
 
     @in_our_words()
     def exist(self) -> bool:
-        return self._db.execute("SELECT 1 FROM sqlite_master WHERE name='tasks'").fetchone() is not None
+        return self._has("tasks")
+
+    def _has(self, table: str) -> bool:
+        return self._db.execute("SELECT 1 FROM sqlite_master WHERE name=?", (table,)).fetchone() is not None
 
     @in_our_words()
     def save_run(self, row: RunRow) -> None:
@@ -74,12 +88,16 @@ class Runs:
 
     @in_our_words()
     def save_answer(self, said: Said) -> None:
-        self._db.execute("INSERT OR REPLACE INTO answers VALUES(?,?,?,?,?,?,?)", said)
+        self._db.execute(_REPLIES)
+        self._db.execute("INSERT OR REPLACE INTO replies VALUES(?,?,?,?,?,?,?,?,?)", said)
 
     @in_our_words()
-    def said(self, run: str, task: str) -> Said | None:
-        row = self._db.execute("SELECT * FROM answers WHERE run=? AND task=?", (run, task)).fetchone()
-        return None if row is None else Said(row[0], row[1], bool(row[2]), bool(row[3]), row[4], row[5], row[6])
+    def said(self, run: str, task: str, question: int) -> Said | None:
+        if not self._has("replies"):
+            return None
+        asked = (run, task, question)
+        row = self._db.execute("SELECT * FROM replies WHERE run=? AND task=? AND question=?", asked).fetchone()
+        return None if row is None else Said(row[0], row[1], bool(row[2]), bool(row[3]), *row[4:])
 
     @in_our_words()
     def runs(self, *, limit: int = -1) -> list[RunRow]:

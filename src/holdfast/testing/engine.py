@@ -12,7 +12,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from holdfast.engine.durable import ENDED, ENGINE_VERSION, ITEM_ID, OPEN, Failure, Item, State
@@ -85,6 +85,10 @@ class HandEngine:
         if id not in self._items:
             self.asked.append(Asked(id, function, argument, queue, priority))
             self._items[id] = Item(id, function, "queued", queue)
+
+    def start_all(self, function: str, arguments: Mapping[str, Json], queue: str) -> None:
+        for id, argument in arguments.items():
+            self.start(id, function, argument, queue)
 
     def start_here(self, id: str, function: str, argument: Json) -> None:
         self.start(id, function, argument, "")

@@ -135,6 +135,36 @@ def test_an_item_begun_here_is_one_item_too(book: Book, database: Database) -> N
     assert book.lines == [f"{W}/1", "first"]
 
 
+def test_many_are_put_in_line_at_once(book: Book, database: Database) -> None:
+    """Each is the item that `start` would have made; one that there is already is not made again, nor is a bad one."""
+    with book.home(database) as engine:
+        engine.start(f"{W}/0", "echo", 0, "work")
+        _all(engine, [f"{W}/0"])
+        engine.start_all("echo", {f"{W}/{number}": number + 10 for number in range(5)}, "work")
+        _all(engine, [f"{W}/{number}" for number in range(5)])
+        values = {item.id: item.value for item in engine.items(f"{W}/")}
+        with pytest.raises(InvalidInput):
+            engine.start_all("echo", {f"{W}/9": 9, "no id": 9}, "work")
+        assert engine.find(f"{W}/9") is None
+    assert [values[f"{W}/{number}"][0] for number in range(5)] == [0, 11, 12, 13, 14]  # type: ignore[index]
+    assert sorted(book.lines) == [f"{W}/{number}" for number in range(5)]
+
+
+def test_the_end_of_what_was_begun_here_is_recorded_before_the_process_ends(book: Book, database: Database) -> None:
+    """It is told before that; a desk finds it afterwards, and nobody does it again."""
+    with book.home(database) as engine:
+        engine.start_here(f"{W}/1", "echo", 1)
+        (told,) = engine.wait([f"{W}/1"], 20)
+    with desk(database) as other:
+        found = other.find(f"{W}/1")
+    assert found is not None
+    assert (found.state, found.value, found.token, found.worker) == (told.state, told.value, told.token, told.worker)
+    with book.home(database) as engine:
+        engine.start_here(f"{W}/1", "echo", 2)
+        (again,) = engine.wait([f"{W}/1"], 20)
+    assert (again.value, book.lines) == (told.value, [f"{W}/1"])
+
+
 def test_a_failure_keeps_code_and_hint(book: Book, database: Database) -> None:
     """An error of ours is told by its code; any other is internal."""
     with book.home(database) as engine:

@@ -255,7 +255,8 @@ def test_the_environment_does_not_steer(sqlite: Database) -> None:
 
 
 def test_nothing_of_ours_is_on_the_queue_of_everybody(database: Database) -> None:
-    """Recovered or not, an item and a wait keep the queue they were put in: a landing stays at home."""
+    """Recovered or not, an item and a wait keep the queue they were put in, and one that was in none gets a queue of
+    this home: a landing stays at home."""
     landing = Queue(f"landing:{W}", each=1, total=1)
 
     def slow(inside: Inside, argument: Json) -> Json:
@@ -265,8 +266,9 @@ def test_nothing_of_ours_is_on_the_queue_of_everybody(database: Database) -> Non
 
     with home(database, W, {"slow": slow}, (landing,)) as engine:
         engine.start(f"{W}/1", "slow", None, landing.name)
+        engine.start_here(f"{W}/here", "slow", None)
         engine.await_signal(f"{W}/wait", 1000, W)
-        until(lambda: {item.state for item in engine.items(f"{W}/")} == {"running"})
+        until(lambda: [item.state for item in engine.items(f"{W}/")] == ["running"] * 3)
     with home(database, W, {"slow": slow}, (landing,)) as engine:
         until(lambda: {item.begun for item in engine.items(f"{W}/")} == {2})
         assert {item.queue for item in engine.items(f"{W}/")} == {landing.name, f"waits:{W}"}

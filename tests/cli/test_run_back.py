@@ -1,0 +1,119 @@
+"""Going back over what tasks landed, as typed: after a kill, over several tasks at once, and work done by hand."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from roadmapped import boxes, commits, git, mapped, states
+
+# A run that dies after the landing, and before the book knows of it.
+KILLED = """
+import os, signal
+from holdfast.engine import outcomes
+outcomes.Outcomes.landed = lambda *anything: os.kill(os.getpid(), signal.SIGKILL)
+from holdfast.__main__ import main
+main()
+"""
+UNDO = "import sys, holdfast; holdfast.open('.').undo(sys.argv[1])"
+RESTORE = "import sys, holdfast; hf = holdfast.open('.'); hf.restore(hf.show(sys.argv[1])[0].at_ns - 1)"
+
+
+def killed_after_landing(program: Any) -> tuple[Any, str]:
+    """The workspace, and the execution that nobody wrote down."""
+    here = mapped(program, "Create a.py")
+    assert here.python(KILLED, "run", "--agent", "mine", "--yes").status == -signal.SIGKILL
+    rows = here("log", "--json").document["items"]
+    landed = [row["id"] for row in rows if not row["intent"].startswith("Tick")]
+    assert len(landed) == 1 and (here.directory / "a.py").exists() and states(here) == ["VALIDATING"]
+    return here, landed[0]
+
+
+@pytest.mark.long
+def test_what_a_killed_run_landed_is_undone_once_the_run_knows_of_it(guarded: Any) -> None:
+    """Until then undo and restore are refused, and say what to do first; after `resume` the undo is like any other."""
+    here, landed = killed_after_landing(guarded)
+    for verb in (("undo", landed, "--yes"), ("restore", "--at", landed, "--yes")):
+        refused = here.fresh(*verb)
+        assert refused.status == 5 and "holdfast resume" in refused.err, refused
+        assert (here.directory / "a.py").exists()
+    assert here("undo", landed, "--preview").status == 0
+    assert here.fresh("resume", "--yes").status == 0
+    assert (states(here), commits(here)) == (["COMPLETED"], ["1.1 Create a.py"])
+    assert here.fresh("undo", landed, "--yes").status == 0
+    assert (states(here), boxes(here), (here.directory / "a.py").exists()) == (["PENDING"], ".", False)
+
+
+@pytest.mark.long
+def test_what_was_taken_back_behind_a_killed_run_stays_away(guarded: Any) -> None:
+    """`resume` finds that out, lands nothing, and asks; a yes has the task done anew."""
+    here, landed = killed_after_landing(guarded)
+    assert here.python(UNDO, landed).status == 0
+    waits = here.fresh("resume", "--yes")
+    assert waits.status == 3, waits
+    assert not (here.directory / "a.py").exists() and states(here) == ["NEEDS_REVIEW"]
+    assert "was taken back" in here("tasks").out
+    assert here("review", "1.1", "--yes").status == 0
+    assert here.fresh("resume", "--yes").status == 0
+    assert (states(here), (here.directory / "a.py").exists()) == (["COMPLETED"], True)
+
+
+@pytest.mark.long
+def test_restore_takes_tasks_with_it(guarded: Any) -> None:
+    """Files, boxes and commits: what landed after that moment is to do again; `resume` lands it anew."""
+    here = mapped(guarded, "Create a.py", "Create b.py", "Create c.py")
+    run = here.fresh("run", "--agent", "mine", "--yes", "--json").document
+    second = run["tasks"][1]["execution"]
+    assert here("restore", "--at", second, "--preview").status == 0
+    assert states(here) == ["COMPLETED"] * 3
+    done = here.fresh("restore", "--at", second, "--yes")
+    assert done.status == 0 and "To do again: " in done.out, done
+    assert (boxes(here), states(here)) == ("x..", ["COMPLETED", "PENDING", "PENDING"])
+    assert commits(here)[-1] == "Restore to an earlier moment" and git(here, "status", "--short") == ""
+    assert not (here.directory / "b.py").exists() and not (here.directory / "c.py").exists()
+    assert here.fresh("resume", "--yes").status == 0
+    assert (boxes(here), commits(here)[-2:]) == ("xxx", ["1.2 Create b.py", "1.3 Create c.py"])
+
+
+@pytest.mark.long
+def test_a_restore_that_was_cut_off_is_finished_by_asking_again(guarded: Any) -> None:
+    """The files are back already; the task, and the commit, follow."""
+    here = mapped(guarded, "Create a.py")
+    run = here.fresh("run", "--agent", "mine", "--yes", "--json").document
+    landed = run["tasks"][0]["execution"]
+    assert here.python(RESTORE, landed).status == 0
+    assert (boxes(here), states(here)) == (".", ["COMPLETED"])
+    done = here("restore", "--at", landed, "--yes")
+    assert done.status == 0 and "To do again: " in done.out, done
+    assert states(here) == ["PENDING"] and commits(here)[-1] == "Undo 1.1 Create a.py"
+    assert git(here, "status", "--short") == ""
+
+
+@pytest.mark.long
+def test_resume_does_what_was_taken_back_behind_its_back(guarded: Any) -> None:
+    """An undo from Python, or one that was cut off: the task is to do again, although the run had finished."""
+    here = mapped(guarded, "Create a.py")
+    run = here.fresh("run", "--agent", "mine", "--yes", "--json").document
+    landed = run["tasks"][0]["execution"]
+    assert here.python(UNDO, landed).status == 0
+    assert (boxes(here), states(here)) == ("x", ["COMPLETED"])
+    assert here.fresh("resume", "--yes").status == 0
+    assert (boxes(here), states(here), (here.directory / "a.py").exists()) == ("x", ["COMPLETED"], True)
+    assert here("show", "1.1", "--json").document["execution"] != landed
+
+
+@pytest.mark.long
+def test_what_a_person_did_by_hand_keeps_its_tick(guarded: Any) -> None:
+    """Undone, done by hand, ticked and committed: `sync` leaves it alone."""
+    here = mapped(guarded, "Create a.py")
+    assert here.fresh("run", "--agent", "mine", "--yes").status == 0
+    assert here.fresh("undo", "1.1", "--yes").status == 0
+    roadmap = here.directory / "ROADMAP.md"
+    (here.directory / "a.py").write_text("x = 'by hand'\n")
+    roadmap.write_text(roadmap.read_text().replace("[ ]", "[x]"))
+    git(here, "add", "-A")
+    git(here, "commit", "-qm", "by hand")
+    assert here("sync", "--json").document["changed"] is False
+    assert (boxes(here), commits(here)[-1], git(here, "status", "--short")) == ("x", "by hand", "")
