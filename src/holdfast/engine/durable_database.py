@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -33,6 +34,9 @@ FILE = "engine.db"
 _BUSY_MS = 60_000
 _POOL = 20
 _CONNECT_SECONDS = 10
+_LOOK_AGAIN = 0.2
+# It is starting up, shutting down, in recovery mode; a refused connection has no code that would say so.
+_RESTARTING = "the database system is "
 # Shorter than any sensible lease: what a frozen worker holds must be free when its items are taken from it.
 _IDLE_IN_TRANSACTION_MS = 10_000
 _SQLITE_WAITS = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -52,13 +56,20 @@ def exists(database: Database) -> bool:
 
 
 def reachable(engine: sa.Engine) -> None:
-    """Blocked when nobody answers: everything later waits for a database that is away, and this must not."""
+    """Blocked when nobody answers: everything later waits for a database that is away, and this must not.
+
+    One that answers that it is about to be there is waited for, for moments.
+    """
     from sqlalchemy.exc import DBAPIError
 
-    try:
-        engine.connect().close()
-    except DBAPIError as error:
-        raise Blocked(_without_passwords(trouble(error), engine.url)) from None
+    deadline = time.monotonic() + _CONNECT_SECONDS
+    while True:
+        try:
+            return engine.connect().close()
+        except DBAPIError as error:
+            if _RESTARTING not in str(error.orig) or time.monotonic() >= deadline:
+                raise Blocked(_without_passwords(trouble(error), engine.url)) from None
+        time.sleep(_LOOK_AGAIN)
 
 
 @contextmanager

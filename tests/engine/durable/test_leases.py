@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,11 +15,11 @@ from engine.durable.child_words import LEASE, STEPS, WORKSPACE, ids
 from engine.durable.children import child, says, until
 from engine.durable.cluster import Cluster
 from holdfast.engine.durable import Database, Lease, Queue
-from holdfast.engine.durable_database import connect
+from holdfast.engine.durable_database import connect, reachable
 from holdfast.engine.durable_engine import DbosEngine
 from holdfast.engine.durable_running import home, worker
 from holdfast.engine.leases import Leases
-from holdfast.errors import InvalidInput, Locked
+from holdfast.errors import Blocked, InvalidInput, Locked
 
 Effects = Callable[[], list[str]]
 pytestmark = pytest.mark.long
@@ -141,6 +143,30 @@ def test_a_frozen_worker_cannot_end_what_was_taken_from_it(
 def _moved(engine: DbosEngine) -> list[str]:
     time.sleep(0.1)
     return [item.id for item in engine.take_from_the_lost(f"{WORKSPACE}/", LEASE.beat)]
+
+
+@pytest.mark.serial
+def test_a_database_that_is_starting_is_waited_for(state: Path) -> None:
+    """Nobody there is Blocked at once; one that says it is starting up is reached a moment later."""
+    cluster = Cluster()
+    try:
+        engine = connect(Database(str(state), cluster.url("shared")))
+        cluster.stop()
+        with pytest.raises(Blocked, match="does not answer"):
+            reachable(engine)
+        starting = threading.Thread(target=cluster.start)
+        starting.start()
+        until(lambda: _is_heard(cluster.port))
+        reachable(engine)
+        starting.join()
+        engine.dispose()
+    finally:
+        cluster.remove()
+
+
+def _is_heard(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.mark.serial
