@@ -49,6 +49,7 @@ def test_an_error_at_every_change_of_the_disk(name: str, arena: Arena, errors_in
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_an_error_at_every_call(arena: Arena, errors_injected: Counted) -> None:
     """An error at any call at all, reading and closing ones included, leaves nothing behind that is in the way."""
     trace = trace_of(arena, BY_NAME["one"])
@@ -59,6 +60,7 @@ def test_an_error_at_every_call(arena: Arena, errors_injected: Counted) -> None:
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_a_disk_that_goes_bad_and_stays_bad(arena: Arena, errors_injected: Counted) -> None:
     """When from some call on everything fails, the old tree is back as soon as the disk is, or the new one stays."""
     trace = trace_of(arena, BY_NAME["folders"])

@@ -150,6 +150,7 @@ def test_killed_at_a_named_point(place: Place, kill_points: Counted, well: bool,
     kill_points(1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("first", ["action-begun", "action-done", "aborted"])
 def test_recovery_is_killed_and_runs_again(place: Place, kill_points: Counted, first: str, every: int) -> None:
@@ -174,6 +175,7 @@ def _recovering(place: Place, calls: FaultyCalls, fault: Fault) -> Callable[[], 
     return work
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("every", EVERY)
 def test_an_undo_is_killed_around_every_fact(place: Place, kill_points: Counted, every: int) -> None:
     """Killed anywhere in the actions of an undo: the change stands with its services, or is gone with them."""

@@ -79,6 +79,7 @@ def test_killed_at_any_call_the_record_is_there_or_not(tmp_path: Path, state: st
 
 
 @pytest.mark.crash
+@pytest.mark.long
 @pytest.mark.parametrize("state", ["in order", "ahead", "torn"])
 def test_a_write_torn_at_any_byte_is_a_trace_of_a_crash(tmp_path: Path, state: str) -> None:
     """However much of a group of records reached the file, whole records count and the rest is cut off."""

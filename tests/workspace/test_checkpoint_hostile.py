@@ -121,7 +121,10 @@ def _users_git(place: Path, *words: str) -> None:
     subprocess.run(command, capture_output=True, input=asked, check=False, env=environment, start_new_session=True)
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize(
+    "name",
+    [name if number % 3 == 0 else pytest.param(name, marks=pytest.mark.long) for number, name in enumerate(ATTACKS)],
+)
 def test_nothing_that_the_repository_configures_is_run(place: Path, name: str) -> None:
     """Checks, checkpoint, search and undo start no program of the repository; the user's own git would."""
     attack = ATTACKS[name]
