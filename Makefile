@@ -22,6 +22,7 @@ BENCHMARKS ?= $(filter-out benchmarks/_%,$(sort $(wildcard benchmarks/*.py)))
 # Real servers and tools that tests start themselves; a test whose tool is missing says so.
 TEST_PACKAGES := strace rsync bubblewrap libseccomp2 openssh-client openssh-server postgresql redis-server
 OFTEN := not crash_full and not bench and not agents and not soak and not long
+SELDOM := long and not crash_full and not soak and not agents
 RARELY := (crash or crash_full)
 
 .PHONY: demo test test-long test-agents check bench crash soak clean venv
@@ -40,7 +41,8 @@ test: check
 # Whole runs, real databases: what would make `make test` too long to be run often.
 test-long: venv
 	@scripts/system-packages $(TEST_PACKAGES) || true
-	$(PYTEST) -n $(JOBS) -m "long and not crash_full and not soak and not agents"
+	$(PYTEST) -n $(JOBS) -m "$(SELDOM) and not serial"
+	$(PYTEST) -m "$(SELDOM) and serial" || [ $$? -eq 5 ]
 
 # Real agent programs against a scripted model. What is missing is named, and the run fails (MISSING=tell: see the script).
 test-agents: venv

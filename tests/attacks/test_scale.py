@@ -24,6 +24,7 @@ def _home_that_admits_it(place: Path) -> dict[str, str]:
 
 
 @pytest.mark.serial
+@pytest.mark.long
 def test_a_hundred_thousand_paths_fit_in_memory(tmp_path: Path) -> None:
     """100,000 new files land in one transaction, and the process never needs more than 200 MiB."""
     workspace = tmp_path / "workspace"

@@ -328,6 +328,7 @@ def one_of_each(cell: Cell, number: int) -> None:
 
 
 @pytest.mark.serial
+@pytest.mark.long
 def test_fifty_conversations_leave_nothing(cell: Cell) -> None:
     """However each of them ended: no descriptor, thread, process or mount more than before."""
 

@@ -35,6 +35,7 @@ def test_a_sandbox_is_ready_within_100_ms(cell: Cell) -> None:
 
 
 @pytest.mark.serial
+@pytest.mark.long
 def test_many_runs_leave_nothing(cell: Cell) -> None:
     """After 200 runs there are no more mounts, processes, descriptors or files than before."""
     command = Command(("true",), cell.view.path, {"PATH": "/usr/bin:/bin"}, 9000)

@@ -170,6 +170,7 @@ def _is_heard(port: int) -> bool:
 
 
 @pytest.mark.serial
+@pytest.mark.long
 def test_workers_killed_and_a_database_restarted(effects: Effects, tmp_path: Path, state: Path) -> None:
     """Three workers, one of them killed, the database stopped at once and started again in mid-run: nothing is lost."""
     cluster = Cluster()
