@@ -252,8 +252,11 @@ def _refuse_addresses(api: Api, body: Body) -> None:
 
 
 def _is_tool_data(api: Api, name: str, part: Body, inner: str) -> bool:
+    if inner in _SOURCES:
+        return True
+    kinds = [kind for kind, place in _TOOL_DATA[api] if inner == place]  # for most names there is none
     mark = name if api == "gemini" else str(part.get("type", ""))
-    return inner in _SOURCES or any(kind.fullmatch(mark) and inner == place for kind, place in _TOOL_DATA[api])
+    return any(kind.fullmatch(mark) for kind in kinds)
 
 
 def _is_fetched(name: str, value: str) -> bool:
