@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from holdfast.disk.calls import CALLS, Calls
 from holdfast.model.changeset import Change, change_set
 from holdfast.model.image import Image
@@ -29,6 +31,15 @@ class Program(NamedTuple):
 
 
 Thing = bytes | Link | Program | None
+
+
+def users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str = "Ann") -> None:
+    """A home of the user's with settings for git; there are no others."""
+    (tmp_path / "home").mkdir()
+    for variable in ("GIT_CONFIG_GLOBAL", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home/.gitconfig").write_text(f"[user]\nname = {name}\nemail = ann@example.org\n")
 
 
 def git(place: Path, *words: str) -> str:

@@ -34,6 +34,21 @@ def working(directory: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
         child.communicate()
 
 
+@contextmanager
+def working_on_a_change(here: Any) -> Iterator[subprocess.Popen[str]]:
+    """Somebody attends the workspace, and a task was just added to its roadmap."""
+    agents = f'[agents.mine]\ncommand = ["python3", "{script(here)}", "{{task_file}}"]\nnetwork = "none"\n'
+    trigger = '[triggers.plan]\nchanged = ["ROADMAP.md"]\nsettle = "100ms"\nroadmap = "ROADMAP.md"\nagent = "mine"\n'
+    configured(agents + trigger + '[policy]\nwithout_health = "allow"\n')
+    with working(here.directory) as child:
+        assert child.stderr is not None
+        assert "Attends" in child.stderr.readline()
+        time.sleep(1.5)  # it has looked at the file as it is
+        with (here.directory / "ROADMAP.md").open("a", encoding="utf-8") as file:
+            file.write("- [ ] 1.2 Create b.py\n")
+        yield child
+
+
 def until(holds: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE_S
     while not holds():
@@ -44,15 +59,7 @@ def until(holds: Callable[[], bool]) -> None:
 def test_a_roadmap_that_changes_is_driven(guarded: Any) -> None:
     """With a trigger on the roadmap, adding a task to it is all it takes; SIGTERM ends the attendance in order."""
     here = mapped(guarded, "Create a.py")
-    agents = f'[agents.mine]\ncommand = ["python3", "{script(here)}", "{{task_file}}"]\nnetwork = "none"\n'
-    trigger = '[triggers.plan]\nchanged = ["ROADMAP.md"]\nsettle = "100ms"\nroadmap = "ROADMAP.md"\nagent = "mine"\n'
-    configured(agents + trigger + '[policy]\nwithout_health = "allow"\n')
-    with working(here.directory) as child:
-        assert child.stderr is not None
-        assert "Attends" in child.stderr.readline()
-        time.sleep(1.5)  # it has looked at the file as it is
-        with (here.directory / "ROADMAP.md").open("a", encoding="utf-8") as file:
-            file.write("- [ ] 1.2 Create b.py\n")
+    with working_on_a_change(here) as child:
         until(lambda: boxes(here) == "xx")
         child.send_signal(signal.SIGTERM)
         out, _ = child.communicate(timeout=PATIENCE_S)
@@ -66,15 +73,8 @@ def test_a_run_that_fails_after_it_began_is_told(guarded: Any) -> None:
     here = mapped(guarded, "Create a.py")
     slow = "import time\ntime.sleep(4)\nopen('a.py', 'w').write('x = 1\\n')\n"
     script(here).write_text(slow)
-    agents = f'[agents.mine]\ncommand = ["python3", "{script(here)}", "{{task_file}}"]\nnetwork = "none"\n'
-    trigger = '[triggers.plan]\nchanged = ["ROADMAP.md"]\nsettle = "100ms"\nroadmap = "ROADMAP.md"\nagent = "mine"\n'
-    configured(agents + trigger + '[policy]\nwithout_health = "allow"\n')
-    with working(here.directory) as child:
+    with working_on_a_change(here) as child:
         assert child.stderr is not None
-        assert "Attends" in child.stderr.readline()
-        time.sleep(1.5)  # it has looked at the file as it is
-        with (here.directory / "ROADMAP.md").open("a", encoding="utf-8") as file:
-            file.write("- [ ] 1.2 Create b.py\n")
         lines = [child.stderr.readline(), child.stderr.readline()]
         assert sorted(line.split()[0] for line in lines) == ["EXECUTION_STARTED", "started"]
         with (here.directory / ".holdfast/ledger.jsonl").open("a", encoding="utf-8") as file:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from guarded import Ground, guard, put
+from guarded import Ground, put
 from holdfast.engine.distance import Distance
 from holdfast.engine.orders import plan_of
 from holdfast.errors import Tampering
@@ -26,14 +26,6 @@ CLAIM: dict[str, Any] = dict(delegation_body(Delegation("hand", "do One", ())))
 def ground(tmp_path: Path) -> Iterator[Ground]:
     found = site(tmp_path / "workspace")
     yield found
-    found.hf.close()
-
-
-@pytest.fixture
-def stock(tmp_path: Path) -> Iterator[LargeBlobs]:
-    """Where machines meet."""
-    found = guard(tmp_path / "stock")
-    yield LargeBlobs(found.hf.site.state)
     found.hf.close()
 
 

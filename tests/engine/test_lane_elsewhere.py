@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from delegated import configured
-from guarded import ME, Ground, guard, put
+from guarded import ME, Ground, put
 from holdfast.engine.distance import Distance
 from holdfast.engine.landmarks import checkpoint_of
 from holdfast.engine.lane import Fetch, Lane, from_own_stock
@@ -32,14 +32,6 @@ BASE = "ab" * 32
 def ground(tmp_path: Path) -> Iterator[Ground]:
     found = site(tmp_path / "workspace")
     yield found
-    found.hf.close()
-
-
-@pytest.fixture
-def shared(tmp_path: Path) -> Iterator[LargeBlobs]:
-    """Where machines meet."""
-    found = guard(tmp_path / "stock")
-    yield LargeBlobs(found.hf.site.state)
     found.hf.close()
 
 
@@ -78,9 +70,9 @@ def land(ground: Ground, stock: LargeBlobs, order: Order, proposal: Proposal, fe
     return lane.land(LandOrder(order, name, 1, ME, True, tick=(order.task,), roadmap="ROADMAP.md"))
 
 
-def sent(ground: Ground, shared: LargeBlobs, order: Order, proposal: Proposal) -> LandAnswer:
+def sent(ground: Ground, stock: LargeBlobs, order: Order, proposal: Proposal) -> LandAnswer:
     """It comes through the stock that all share."""
-    return land(ground, shared, order, proposal, Distance(shared, "").fetch)
+    return land(ground, stock, order, proposal, Distance(stock, "").fetch)
 
 
 def refused(ground: Ground, answer: LandAnswer) -> Unlanded:
@@ -90,10 +82,10 @@ def refused(ground: Ground, answer: LandAnswer) -> Unlanded:
 
 
 @pytest.mark.parametrize("mirrored", [True, False])
-def test_receipts_of_a_worker_are_not_believed(ground: Ground, shared: LargeBlobs, mirrored: bool) -> None:
+def test_receipts_of_a_worker_are_not_believed(ground: Ground, stock: LargeBlobs, mirrored: bool) -> None:
     """Whatever the order says about where it is worked on: the check runs here, and here it fails."""
     order = order_of(ground, accept=(FALSE,))._replace(mirrored=mirrored)
-    assert refused(ground, sent(ground, shared, order, forged(ground, order))).category == "test"
+    assert refused(ground, sent(ground, stock, order, forged(ground, order))).category == "test"
 
 
 def test_receipts_of_an_order_that_was_given_out_are_never_believed(ground: Ground) -> None:
@@ -105,29 +97,29 @@ def test_receipts_of_an_order_that_was_given_out_are_never_believed(ground: Grou
 
 @pytest.mark.parametrize("given_out", [True, False], ids=["elsewhere", "here"])
 def test_what_a_worker_says_was_enforced_satisfies_no_policy(
-    ground: Ground, shared: LargeBlobs, given_out: bool
+    ground: Ground, stock: LargeBlobs, given_out: bool
 ) -> None:
     """A policy that asks for isolation is met by what this machine enforced, and by nobody's word."""
     configured('[policy]\nsandbox = ["network"]\n')
     order = order_of(ground)._replace(mirrored=True)
     proposal = made(ground, order, enforced=CONFINED)
     if given_out:
-        answer = refused(ground, sent(ground, shared, order, proposal))
+        answer = refused(ground, sent(ground, stock, order, proposal))
         assert answer.final and "isolation of: network" in answer.because
     else:
         own = LargeBlobs(ground.hf.site.state)
         assert isinstance(land(ground, own, order, proposal, from_own_stock), Landed)
 
 
-def test_work_without_a_change_is_no_work(ground: Ground, shared: LargeBlobs) -> None:
+def test_work_without_a_change_is_no_work(ground: Ground, stock: LargeBlobs) -> None:
     """A worker that did nothing completes no task, whatever checks pass on what stood before."""
     order = order_of(ground, accept=(TRUE,))
-    answer = refused(ground, sent(ground, shared, order, of(made(ground, order))))
+    answer = refused(ground, sent(ground, stock, order, of(made(ground, order))))
     assert answer.final and "changes nothing" in answer.because
 
 
 @pytest.mark.parametrize("how", ["what stands", "a removal of what is not there"])
-def test_work_that_stands_already_is_a_persons_to_judge(ground: Ground, shared: LargeBlobs, how: str) -> None:
+def test_work_that_stands_already_is_a_persons_to_judge(ground: Ground, stock: LargeBlobs, how: str) -> None:
     """Anybody can send what stands already; that cannot be told from work that somebody else did too."""
     order = order_of(ground, accept=(TRUE,))
     proposal = made(ground, order)
@@ -138,16 +130,16 @@ def test_work_that_stands_already_is_a_persons_to_judge(ground: Ground, shared: 
     else:
         sham = Change("gone.py", change.post, None)
     before = len(landings(ground))
-    answer = sent(ground, shared, order, of(proposal, sham))
+    answer = sent(ground, stock, order, of(proposal, sham))
     assert isinstance(answer, Unlanded) and answer.final and "only a person can tell" in answer.because
     assert len(landings(ground)) == before and (ground / "ROADMAP.md").read_bytes() == ROADMAP
 
 
-def test_work_that_the_repository_ignores_is_not_done_already(ground: Ground, shared: LargeBlobs) -> None:
+def test_work_that_the_repository_ignores_is_not_done_already(ground: Ground, stock: LargeBlobs) -> None:
     """Nothing of it is left to land, and nothing of it stands: it goes back as work that does not fit."""
     ground.apply(put(".gitignore", b"new.py\n"))
     order = order_of(ground, accept=(TRUE,))
     before = len(landings(ground))
-    answer = sent(ground, shared, order, made(ground, order))
+    answer = sent(ground, stock, order, made(ground, order))
     assert isinstance(answer, Unlanded) and answer.category == "conflict" and not answer.final
     assert len(landings(ground)) == before and (ground / "ROADMAP.md").read_bytes() == ROADMAP

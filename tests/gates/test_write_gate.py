@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gates.building import Case, cases_in, evidence_of, policy_of
+from holdfast.gates.case import case_of
 from holdfast.gates.default_policy import BUILT_IN
 from holdfast.gates.layers import layered
 from holdfast.gates.write_gate import FACT_RULES, GATE_VERSION, decide
@@ -23,6 +24,15 @@ BUILT_IN_RULES = [rule.name for rule in layered().rules]
 
 def decided(case: Case) -> Decision:
     return decide(evidence_of(case), policy_of(case), case.get("approvers", 2), case.get("others"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_plain_edit_is_nothing_to_a_rule_about_objects(name: str) -> None:
+    """Whatever the case, the rules say the same when they are asked about every deed, and not about odd ones alone."""
+    case = case_of(evidence_of(CASES[name]), policy_of(CASES[name]))
+    every = case._replace(odd=case.deeds)
+    for rule in FACT_RULES:
+        assert list(rule.judge(case)) == list(rule.judge(every)), rule.name
 
 
 @pytest.mark.parametrize("name", CASES)

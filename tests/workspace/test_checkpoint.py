@@ -23,6 +23,7 @@ from checkpointed import (
     leftovers,
     put,
     repository,
+    users_home,
 )
 from holdfast.errors import Blocked, Conflict, InvalidInput
 from holdfast.model.changeset import Change
@@ -31,12 +32,7 @@ from holdfast.workspace.checkpoint import check_possible, checkpoint, find_check
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    home = tmp_path / "home"
-    home.mkdir()
-    for name in ("GIT_CONFIG_GLOBAL", "XDG_CONFIG_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(home))
-    (home / ".gitconfig").write_text("[user]\nname = Ann Example\nemail = ann@example.org\n")
+    users_home(tmp_path, monkeypatch, "Ann Example")
     return repository(tmp_path / "work")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointed import Thing, at, commits, git, landed, leftovers, put, repository
+from checkpointed import Thing, at, commits, git, landed, leftovers, put, repository, users_home
 from holdfast.disk.calls import CALLS, Calls
 from holdfast.errors import Blocked, Conflict, InvalidInput, Locked
 from holdfast.testing import CHANGES, At, Fault, FaultyCalls, Kill, KillAt
@@ -35,11 +35,7 @@ class Passing(Calls):
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "home").mkdir()
-    for name in ("GIT_CONFIG_GLOBAL", "XDG_CONFIG_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    (tmp_path / "home/.gitconfig").write_text("[user]\nname = Ann\nemail = ann@example.org\n")
+    users_home(tmp_path, monkeypatch)
 
 
 def _ground(place: Path) -> Landing:

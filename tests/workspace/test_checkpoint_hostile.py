@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from checkpointed import AT, at, commits, git, landed, leftovers, put, repository
+from checkpointed import AT, at, commits, git, landed, leftovers, put, repository, users_home
 from holdfast.errors import Blocked, Conflict
 from holdfast.workspace.checkpoint import check_possible, checkpoint, find_checkpoint, revert
 
@@ -96,11 +96,7 @@ ATTACKS = {
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "home").mkdir()
-    for name in ("GIT_CONFIG_GLOBAL", "XDG_CONFIG_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    (tmp_path / "home/.gitconfig").write_text("[user]\nname = Ann\nemail = ann@example.org\n")
+    users_home(tmp_path, monkeypatch)
     put(tmp_path, "canary-program", f"#!/bin/sh\n: > {tmp_path}/canary\nexit 1\n".encode())
     (tmp_path / "canary-program").chmod(0o755)
     repository(tmp_path / "lender")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointed import Link, Thing, at, commits, committed, git, landed, leftovers, put, repository
+from checkpointed import Link, Thing, at, commits, committed, git, landed, leftovers, put, repository, users_home
 from holdfast.disk.calls import Calls
 from holdfast.errors import Blocked, Conflict, HoldfastError, Locked
 from holdfast.workspace.checkpoint import check_possible, checkpoint
@@ -20,11 +20,7 @@ EDIT: dict[str, Thing] = {"a.txt": b"two\n", "n.txt": b"n\n"}
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "home").mkdir()
-    for name in ("GIT_CONFIG_GLOBAL", "XDG_CONFIG_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    (tmp_path / "home/.gitconfig").write_text("[user]\nname = Ann\nemail = ann@example.org\n")
+    users_home(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointed import git, put, repository
+from checkpointed import git, put, repository, users_home
 from guarded import guard
 from holdfast.disk.confined import Root
 from holdfast.errors import Blocked
@@ -24,11 +24,7 @@ SECRET = b"harmless-test-value\n"
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "home").mkdir()
-    for name in ("GIT_CONFIG_GLOBAL", "XDG_CONFIG_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    (tmp_path / "home/.gitconfig").write_text("[user]\nname = Ann\nemail = ann@example.org\n")
+    users_home(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -103,9 +103,9 @@ def waits_for(task: Task, standing: Standing) -> str:
 
 def lines(screen: Screen, rows: Sequence[tuple[Task, TaskRecord]], standing: Standing) -> Iterator[str]:
     width = min(_WIDEST, max((len(label(task)) for task, _ in rows), default=0))
+    reasons = dict(standing.roadmap.held)
     for task, record in rows:
-        mark = MARKS[record.state]
-        held = standing.roadmap.why_held(task.id)
+        mark, held = MARKS[record.state], reasons.get(task.id, "")
         words = told(task, record, waits_for(task, standing), held=held if record.because == held else "")
         text = f"{_cut(label(task), width):<{width}}  {words}"
         yield screen.style(f" {mark}", STYLES[mark]) + f" {screen.fitted(text)}"

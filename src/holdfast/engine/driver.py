@@ -95,7 +95,7 @@ class Driver:
     def drive(self) -> RunRecord:
         """Until everything is settled, only people can go on, a limit is reached, or somebody says stop."""
         run, tasks = self._book.run, self._rules.roadmap.tasks
-        to_do = len(tasks) - self._held - sum(map(self._is_done, tasks))
+        to_do = len(tasks) - self._held - self._done
         self._watcher(RunStarted(run.id, run.roadmap, len(tasks), to_do))
         if run.state != "RUNNING" or self._book.records:  # another sitting begins; the time of the last one is counted
             self._book.move_run("RUNNING", worked_ms=self._worked_ms)
@@ -150,7 +150,7 @@ class Driver:
         book, tasks = self._book, self._rules.roadmap.tasks
         book.move_run(state, because, self._worked_ms)
         self._world.moved(book, last=True)
-        completed = sum(self._is_done(task) for task in tasks)
+        completed = self._done
         failed, waiting = book.counted("FAILED", "TIMEOUT", "BLOCKED", "SKIPPED"), book.counted("NEEDS_REVIEW")
         left = max(0, len(tasks) - completed - failed - waiting - self._held)
         self._watcher(RunFinished(book.run.id, state, completed, failed, waiting, left, book.usage, because))
@@ -361,9 +361,13 @@ class Driver:
     def _lands(self) -> bool:
         return bool(self._book.landing)
 
-    def _is_done(self, task: Task) -> bool:
-        return self._book.of(task.id).state == "COMPLETED" or (
-            task.done and not (self._rules.roadmap.held and self._rules.roadmap.why_held(task.id))
+    @property
+    def _done(self) -> int:
+        """How many are done. What was dropped is ticked, and nobody did it."""
+        roadmap, record = self._rules.roadmap, self._book.of
+        dropped = {row.task for row in roadmap.held}
+        return sum(
+            record(task.id).state == "COMPLETED" or (task.done and task.id not in dropped) for task in roadmap.tasks
         )
 
     @property

@@ -33,16 +33,18 @@ class Standing(NamedTuple):
     records: Mapping[str, TaskRecord]
 
     def of(self, task: Task) -> TaskRecord:
+        return self._of(task, self.roadmap.why_held(task.id))
+
+    def _of(self, task: Task, held: str) -> TaskRecord:
         found = self.records.get(task.id) or TaskRecord(self.run.id, task.id, "COMPLETED" if task.done else "PENDING")
-        held = self.roadmap.why_held(task.id)
         if held and (found.state == "PENDING" or task.id not in self.records):
             return found._replace(state="SKIPPED", because=held)
         return found
 
     def rows(self) -> Iterator[tuple[Task, TaskRecord]]:
         """Every task of the roadmap, in its order, then those that were begun and have left it since."""
-        known = {task.id for task in self.roadmap.tasks}
-        yield from ((task, self.of(task)) for task in self.roadmap.tasks)
+        known, held = {task.id for task in self.roadmap.tasks}, dict(self.roadmap.held)
+        yield from ((task, self._of(task, held.get(task.id, ""))) for task in self.roadmap.tasks)
         yield from ((Task(id, id), record) for id, record in self.records.items() if id not in known)
 
 

@@ -99,13 +99,14 @@ def results_document(run: RunRecord, roadmap: Roadmap, records: Records, word: W
 
 
 def roadmap_document(run: RunRecord, roadmap: Roadmap, records: Records, word: Word) -> dict[str, Json]:
+    held = dict(roadmap.held)
     return {
         "version": VERSION,
         "kind": "roadmap_state",
         "roadmap": run.roadmap,
         "format": roadmap.format,
         "run": run.id,
-        "tasks": [_standing(task, records.get(task.id), word, roadmap.why_held(task.id)) for task in roadmap.tasks],
+        "tasks": [_standing(task, records.get(task.id), word, held.get(task.id, "")) for task in roadmap.tasks],
     }
 
 
