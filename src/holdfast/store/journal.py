@@ -39,6 +39,7 @@ from holdfast.disk.calls import Calls
 from holdfast.errors import Blocked, Tampering
 from holdfast.model.canonical import Json, canonical_rows, quoted
 from holdfast.model.image import Image, Kind, Seen, Stamp, seen_text
+from holdfast.store.private import create_in
 
 HeadState = Literal["PREPARED", "COMMITTED", "ABORTED", "LEFT"]
 Action = Literal["flip", "mode"]
@@ -165,14 +166,11 @@ def _open_head(calls: Calls, journal: int, flags: int) -> int:
 
 
 def create_head(calls: Calls, journal: int) -> None:
-    """Allocate the sector once, durably, so that later writes change no metadata."""
-    fd = calls.open("head", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=journal)
-    try:
-        if calls.fstat(fd).st_size == 0:
-            calls.pwrite(fd, bytes(SECTOR), 0)
-        calls.fsync(fd)
-    finally:
-        calls.close(fd)
+    """Allocate the sector once, durably, so that later writes change no metadata.
+
+    It appears whole and never replaces one: whoever creates the same state at that moment may be at work already.
+    """
+    create_in(journal, "head", bytes(SECTOR), calls)
     calls.fsync(journal)
 
 

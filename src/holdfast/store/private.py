@@ -65,7 +65,7 @@ def create_private(path: str, data: bytes, calls: Calls) -> bool:
     folder, name = os.path.split(path)
     directory = _open_private_directory(folder, calls)
     try:
-        made = _create_in(directory, name, data, calls)
+        made = create_in(directory, name, data, calls)
         # The loser syncs too: the winner may not have come so far, and we are about to rely on the name.
         calls.fsync(directory)
         return made
@@ -73,7 +73,13 @@ def create_private(path: str, data: bytes, calls: Calls) -> bool:
         calls.close(directory)
 
 
-def _create_in(directory: int, name: str, data: bytes, calls: Calls) -> bool:
+def create_in(directory: int, name: str, data: bytes, calls: Calls) -> bool:
+    """The same in a directory that is open already; that it stays there is the caller's to sync.
+
+    The name it is written under is nobody else's: two threads of one process may create the same file at once.
+    """
+    if _taken(directory, name, calls):
+        return False
     temporary = f".{name}.{os.urandom(8).hex()}"
     fd = calls.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600,
                     dir_fd=directory)  # fmt: skip
@@ -86,6 +92,14 @@ def _create_in(directory: int, name: str, data: bytes, calls: Calls) -> bool:
     finally:
         calls.close(fd)
         _discard(directory, temporary, calls)
+
+
+def _taken(directory: int, name: str, calls: Calls) -> bool:
+    try:
+        calls.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _discard(directory: int, name: str, calls: Calls) -> None:

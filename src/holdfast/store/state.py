@@ -25,12 +25,11 @@ from holdfast.disk.confined import Root
 from holdfast.errors import NotAWorkspace, Tampering
 from holdfast.model.path import STATE_DIRECTORY, printable
 from holdfast.store.journal import create_head
-from holdfast.store.private import READ, open_regular
+from holdfast.store.private import READ, create_in, open_regular
 
 FORMAT = 1
 _ID = re.compile(r"[A-Za-z0-9-]{1,64}")  # it becomes a file name elsewhere (see anchor)
 _FOLDERS = ("journal", "kept", "objects")
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Identity(NamedTuple):
@@ -39,7 +38,7 @@ class Identity(NamedTuple):
 
 
 def create_state(workspace: str, calls: Calls = CALLS) -> Identity:
-    """Make `.holdfast`; a half-made one from an earlier crash is completed. Idempotent."""
+    """Make `.holdfast`; a half-made one from an earlier crash is completed. Idempotent, also at once."""
     path = os.path.join(workspace, STATE_DIRECTORY)
     try:
         calls.mkdir(path, 0o700)
@@ -52,11 +51,11 @@ def create_state(workspace: str, calls: Calls = CALLS) -> Identity:
                 calls.mkdir(folder, 0o700, dir_fd=state.fd)
             except FileExistsError:
                 continue
-        _write_once(state, ".gitignore", b"*\n")
+        create_in(state.fd, ".gitignore", b"*\n", calls)
         create_head(calls, state.directory("journal"))
         fresh = "w-" + b32encode(os.urandom(10)).decode("ascii").lower()
         # The format file comes last: it says that the rest is complete.
-        _write_once(state, "format", json.dumps({"format": FORMAT, "id": fresh}).encode() + b"\n")
+        create_in(state.fd, "format", json.dumps({"format": FORMAT, "id": fresh}).encode() + b"\n", calls)
         calls.fsync(state.fd)
         return read_identity(state)
 
@@ -120,19 +119,3 @@ def _parse_identity(data: bytes) -> Identity:
             f".holdfast has format {identity.format}; this Holdfast reads {FORMAT}", hint="Install a newer Holdfast."
         )
     return identity
-
-
-def _write_once(state: Root, name: str, data: bytes) -> None:
-    """Complete or absent, never half: written aside, synced, then named without replacing."""
-    calls = state.calls
-    temporary = f"{name}.new-{os.getpid()}"
-    fd = calls.open(temporary, _NEW & ~os.O_EXCL | os.O_TRUNC, 0o600, dir_fd=state.fd)
-    try:
-        calls.write(fd, data)
-        calls.fsync(fd)
-    finally:
-        calls.close(fd)
-    try:
-        calls.move(temporary, state.fd, name, state.fd)
-    except FileExistsError:
-        calls.unlink(temporary, dir_fd=state.fd)
