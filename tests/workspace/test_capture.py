@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import pytest
+from blake3 import blake3
 
 from guarded import USER, as_user, rewritten, tree_of
+from holdfast.disk.calls import Calls
 from holdfast.errors import Blocked
 from holdfast.workspace.capture import Captured
 from holdfast.workspace.overlay import OPAQUE, make_whiteout
@@ -18,7 +21,8 @@ from holdfast.workspace.shadow import Shadow, open_shadow
 from holdfast.workspace.shifting import our_shift
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import CopyOf
-from shaded import PYTHON, Act, changes, confined, land, perform, shaded, shell, standing
+from holdfast.workspace.tree import snapshot
+from shaded import PYTHON, Act, captured_by, changes, confined, land, perform, shaded, shell, standing
 
 Kind = Literal["overlay", "copy"]
 FILES = {"a": b"one\n", "d/a": b"two\n", "d/e/b": b"three\n", "run.sh": b"#!/bin/sh\n"}
@@ -68,7 +72,7 @@ def test_what_a_program_did_is_the_change_set(shadow: Shadow, script: str, expec
     """Creates, edits, deletes, moves, modes, links and changes of kind are captured; what ends equal is no change."""
     before = tree_of(Path(shadow.view.path))
     shell(shadow, script)
-    captured = shadow.capture()
+    captured = captured_by(shadow)
     assert changes(captured) == expected
     assert captured[3:] == ((), (), (), ())
     assert tree_of(Path(shadow.view.path)) == before
@@ -89,7 +93,7 @@ def test_what_a_program_did_is_the_change_set(shadow: Shadow, script: str, expec
 def test_dangers_are_refused_by_name(site: Site, shadow: Shadow, act: str, path: str, words: str) -> None:
     """Set-id bits, hard links, special files and spellings of protected names do not land, and the reason is given."""
     shell(shadow, f"{act}; echo fine > fine")
-    captured = shadow.capture()
+    captured = captured_by(shadow)
     assert words in refused(captured)[path]
     assert changes(captured) == {"fine": "new"}
     land(site, captured)
@@ -103,7 +107,7 @@ def test_an_attribute_named_like_the_overlays_own_says_nothing(shadow: Shadow, n
     """What a program calls `user.overlay.…` deletes nothing and redirects nothing: it is refused by that name."""
     act = f"import os; open('new', 'w').close(); os.setxattr({path!r}, 'user.overlay.{name}', b'y')"
     confined(shadow.view, PYTHON, "-I", "-S", "-c", act)
-    captured = shadow.capture()
+    captured = captured_by(shadow)
     assert f"user.overlay.{name}," in refused(captured)[path]
     assert changes(captured) == ({} if path == "new" else {"new": "new"})
 
@@ -115,7 +119,7 @@ def test_a_file_of_the_workspace_with_an_overlays_attribute(tmp_path: Path) -> N
         for kind in ("overlay", "copy"):
             with open_shadow(site, kind) as shadow:
                 shell(shadow, "echo more >> a; echo b > b")
-                captured = shadow.capture()
+                captured = captured_by(shadow)
                 assert "user.overlay.of-another" in refused(captured)["a"]
                 assert changes(captured) == {"b": "new"}
 
@@ -123,7 +127,7 @@ def test_a_file_of_the_workspace_with_an_overlays_attribute(tmp_path: Path) -> N
 def test_what_is_in_a_refused_directory_is_refused_too(shadow: Shadow) -> None:
     """A file in a new directory that cannot land cannot land either."""
     shell(shadow, "mkdir g; chmod 2755 g; echo x > g/x; mkdir g/h")
-    assert refused(shadow.capture()).keys() == {"g", "g/x", "g/h"}
+    assert refused(captured_by(shadow)).keys() == {"g", "g/x", "g/h"}
 
 
 def test_a_directory_that_hands_down_its_group(tmp_path: Path) -> None:
@@ -132,7 +136,7 @@ def test_a_directory_that_hands_down_its_group(tmp_path: Path) -> None:
         os.chmod(tmp_path / "w/d", 0o2755)
         with open_shadow(site) as shadow:
             shell(shadow, "mkdir d/n")
-            captured = shadow.capture()
+            captured = captured_by(shadow)
         assert (changes(captured), refused(captured)) == ({"d/n": "new"}, {})
 
 
@@ -141,7 +145,7 @@ def test_a_file_with_two_names_in_the_workspace(site: Site) -> None:
     os.link(Path(site.path) / "a", Path(site.path) / "same")
     with open_shadow(site) as shadow:
         shell(shadow, "echo x >> a; rm same")
-        captured = shadow.capture()
+        captured = captured_by(shadow)
     assert {path: "2 names" in reason for path, reason in refused(captured).items()} == {"a": True, "same": True}
     assert not captured.change_set
 
@@ -149,7 +153,7 @@ def test_a_file_with_two_names_in_the_workspace(site: Site) -> None:
 def test_the_root_of_the_workspace_is_no_path(shadow: Shadow) -> None:
     """What is done to the workspace's own directory is not part of any change set."""
     shell(shadow, "chmod 700 .; touch .")
-    assert not shadow.capture().change_set
+    assert not captured_by(shadow).change_set
 
 
 def test_a_file_changed_meanwhile_is_told(site: Site, shadow: Shadow) -> None:
@@ -159,7 +163,7 @@ def test_a_file_changed_meanwhile_is_told(site: Site, shadow: Shadow) -> None:
     shell(shadow, "echo mine >> a; echo mine >> run.sh; rm -r d")
     rewritten(Path(site.path) / "a", b"not\n")
     (Path(site.path) / "d/late").write_bytes(b"")
-    captured = shadow.capture()
+    captured = captured_by(shadow)
     assert "a" in captured.moved and "run.sh" not in captured.moved
     assert captured.seen["a"].image.size == 4
     assert ("d/late" in changes(captured)) == ("d/late" in captured.moved)
@@ -168,7 +172,7 @@ def test_a_file_changed_meanwhile_is_told(site: Site, shadow: Shadow) -> None:
 def test_attributes_are_part_of_a_change(site: Site, shadow: Shadow) -> None:
     """An attribute of a file is captured and lands; the overlay's own notes never do."""
     perform(shadow.view, [("attribute", "a", "x"), ("append", "run.sh", "true\n")])
-    captured = shadow.capture()
+    captured = captured_by(shadow)
     assert [change.post.xattrs for change in captured.change_set.changes if change.post] == [(("user.note", "78"),), ()]
     land(site, captured)
     assert os.getxattr(Path(site.path) / "a", "user.note") == b"x"
@@ -180,14 +184,14 @@ def test_attributes_of_a_directory_that_exists_are_refused(site: Site) -> None:
     with open_shadow(site, "overlay") as shadow:
         shell(shadow, "mkdir d/x")
         os.setxattr(os.path.join(shadow.view.layers[0].upper, "d"), "user.note", b"x")
-        captured = shadow.capture()
+        captured = captured_by(shadow)
     assert "cannot be changed" in refused(captured)["d"]
 
 
 def test_large_files_are_copied_when_they_land(site: Site, shadow: Shadow) -> None:
     """A large file is not kept in memory; it is read from the shadow when it is staged, holes and all."""
     shell(shadow, "truncate -s 30M big; echo end >> big")
-    captured = shadow.capture()
+    captured = captured_by(shadow)
     assert isinstance(captured.sources["big"], CopyOf)
     land(site, captured)
     about = os.stat(Path(site.path) / "big")
@@ -197,7 +201,7 @@ def test_large_files_are_copied_when_they_land(site: Site, shadow: Shadow) -> No
 def test_times_of_new_files_are_kept(site: Site, shadow: Shadow) -> None:
     """A file lands with the modification time it had in the shadow, as an unpacked archive would have it."""
     shell(shadow, "touch -d 2001-02-03T04:05:06Z old")
-    land(site, shadow.capture())
+    land(site, captured_by(shadow))
     assert os.stat(Path(site.path) / "old").st_mtime == 981173106
 
 
@@ -209,7 +213,7 @@ def test_an_upper_layer_that_we_do_not_understand_is_refused(site: Site, name: s
         os.mkdir(directory)
         os.setxattr(directory, f"user.overlay.{name}", b"/a")
         with pytest.raises(Blocked, match="feature"):
-            shadow.capture()
+            captured_by(shadow)
 
 
 def test_a_layer_made_by_hand(site: Site) -> None:
@@ -223,7 +227,7 @@ def test_a_layer_made_by_hand(site: Site) -> None:
         os.mkdir(f"{upper}/d")
         os.setxattr(f"{upper}/d", OPAQUE, b"y")
         os.chown(f"{upper}/d", os.getuid() + shift, os.getgid() + shift)
-        assert changes(shadow.capture()) == {"a": "gone", "d/a": "gone", "d/e": "gone", "d/e/b": "gone"}
+        assert changes(captured_by(shadow)) == {"a": "gone", "d/a": "gone", "d/e": "gone", "d/e/b": "gone"}
 
 
 def test_an_owner_who_is_nobody_is_refused(site: Site) -> None:
@@ -232,14 +236,14 @@ def test_an_owner_who_is_nobody_is_refused(site: Site) -> None:
         pytest.skip("needs root")
     with open_shadow(site, "overlay") as shadow:
         Path(shadow.view.layers[0].upper, "alien").write_bytes(b"")
-        assert "nobody" in refused(shadow.capture())["alien"]
+        assert "nobody" in refused(captured_by(shadow))["alien"]
 
 
 def test_a_path_too_long_to_be_ours(shadow: Shadow) -> None:
     """A tree deeper than any path we handle is refused where it gets too long, and removed with the shadow."""
     script = "import os\nfor _ in range(40):\n    os.mkdir('n' * 200)\n    os.chdir('n' * 200)"
     confined(shadow.view, PYTHON, "-I", "-S", "-c", script)
-    captured = shadow.capture()
+    captured = captured_by(shadow)
     assert list(refused(captured).values()) == ["the path is longer than 4000 bytes"]
     assert len(captured.change_set.changes) == 19
 
@@ -254,14 +258,14 @@ def test_closed_to_their_owner(public: Path, kind: Kind) -> None:
             with open_shadow(site, kind) as shadow:
                 shell(shadow, "mkdir -p p/q; echo x > p/q/f; chmod 0 p/q/f p/q p; echo y >> d/a; chmod 0 d")
                 for _ in range(2):
-                    captured = shadow.capture()
+                    captured = captured_by(shadow)
                     wanted = {"d": "mode", "d/a": "edited", "p": "new", "p/q": "new", "p/q/f": "new"}
                     assert changes(captured) == wanted
                 shell(shadow, "test $(stat -c %a p) = 0; chmod 700 p; test $(stat -c %a p/q) = 0; chmod 0 p")
                 with open_shadow(site, kind) as other:
                     for _ in range(2):
                         other.put(captured.change_set, captured.seen, captured.sources)
-                        assert other.capture().change_set == captured.change_set
+                        assert captured_by(other).change_set == captured.change_set
             assert os.listdir(workspace / ".holdfast/shadows") == []
 
     as_user(public, act)
@@ -276,8 +280,51 @@ def test_an_ordinary_user_lands_what_stood(public: Path, kind: Kind) -> None:
         with shaded(workspace, FILES) as site, open_shadow(site, kind) as shadow:
             acts: list[Act] = [("rename", "d", "x"), ("write", "a", "new"), ("again", "x/e"), ("mode", "run.sh", 0o755)]
             stood = perform(shadow.view, acts)
-            land(site, shadow.capture())
+            land(site, captured_by(shadow))
             assert standing(site) == stood
             assert os.stat(workspace / "x/a").st_uid == USER
 
     as_user(public, act)
+
+
+def test_an_old_look_is_not_believed_about_what_was_written_since(site: Site, shadow: Shadow) -> None:
+    """Whatever stands otherwise than when the workspace was looked at is read as it is now, and told as moved."""
+    time.sleep(0.05)
+    look = snapshot(site.path, None)
+    shell(shadow, "echo mine > a; echo mine > d/a; echo mine > d/e/b")
+    rewritten(Path(site.path) / "a", b"six\n")
+    (Path(site.path) / "d/a").unlink()
+    captured = shadow.capture((), look)
+    before = {change.path: change.pre for change in captured.change_set.changes}
+    assert before["a"] is not None
+    assert before["a"].digest == blake3(b"six\n").hexdigest()
+    assert before["d/a"] is None
+    assert before["d/e/b"] == look.get("d/e/b")
+    assert captured.moved == ("a",)
+
+
+class NotingCalls(Calls):
+    """The real kernel, and the names of what was opened."""
+
+    def __init__(self) -> None:
+        self.opened: set[str] = set()
+
+    def open(  # type: ignore[override]
+        self, path: str | bytes, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+    ) -> int:
+        self.opened.add(os.fsdecode(path))
+        return os.open(path, flags, mode, dir_fd=dir_fd)
+
+
+def test_what_a_look_knows_is_not_read_again(site: Site) -> None:
+    """Of a file that stands as it was looked at, nothing in the workspace is opened."""
+    time.sleep(0.05)
+    look = snapshot(site.path, None)
+    calls = NotingCalls()
+    with Site(site.path, calls) as noted, open_shadow(noted, "overlay") as shadow:
+        shell(shadow, "echo mine > a; echo mine > d/e/b")
+        calls.opened.clear()
+        assert changes(shadow.capture((), look)) == {"a": "edited", "d/e/b": "edited"}
+        assert not {"a", "b"} & calls.opened
+        shadow.capture()
+        assert {"a", "b"} <= calls.opened

@@ -19,7 +19,7 @@ from holdfast.workspace.ignored import ignored_paths
 from holdfast.workspace.shadow import Shadow, open_shadow
 from holdfast.workspace.sieve import sifted
 from holdfast.workspace.site import Site
-from shaded import changes, land, shaded, shell
+from shaded import captured_by, changes, land, shaded, shell
 
 RULES = b"*.o\n/build/\n__pycache__/\n!keep.o\nsecret\n"
 FILES = {
@@ -58,7 +58,7 @@ def shadow(request: pytest.FixtureRequest, site: Site) -> Iterator[Shadow]:
 def test_ignored_paths_are_by_products(site: Site, shadow: Shadow) -> None:
     """What the repository ignores is listed with its size, topmost paths only, and does not land; the rest does."""
     shell(shadow, "echo b > src/b.c; echo 123 > src/b.o; mkdir -p build/x; echo 1234 > build/x/y; echo 5 > keep.o")
-    captured = shadow.capture()
+    captured = captured_by(shadow)
     assert changes(captured) == {"keep.o": "new", "src/b.c": "new"}
     assert captured.by_products == (ByProduct("build", 5), ByProduct("src/b.o", 4))
     land(site, captured)
@@ -68,13 +68,13 @@ def test_ignored_paths_are_by_products(site: Site, shadow: Shadow) -> None:
 def test_tracked_paths_are_never_ignored(shadow: Shadow) -> None:
     """A tracked file lands although a rule matches it."""
     shell(shadow, "echo more >> tracked.o")
-    assert changes(shadow.capture()) == {"tracked.o": "edited"}
+    assert changes(captured_by(shadow)) == {"tracked.o": "edited"}
 
 
 def test_the_rules_are_those_of_the_workspace(shadow: Shadow) -> None:
     """A program that writes its own rules hides nothing with them, and un-hides nothing."""
     shell(shadow, "echo '*.c' > .gitignore; echo '*' > src/.gitignore; echo evil > src/evil.c; echo o > n.o")
-    captured = shadow.capture()
+    captured = captured_by(shadow)
     assert changes(captured) == {".gitignore": "edited", "src/.gitignore": "new", "src/evil.c": "new"}
     assert captured.by_products == (ByProduct("n.o", 2),)
 
@@ -82,7 +82,7 @@ def test_the_rules_are_those_of_the_workspace(shadow: Shadow) -> None:
 def test_configuration_keeps_what_it_names(site: Site, shadow: Shadow) -> None:
     """Ignored paths that a pattern names land, with the directories they need."""
     shell(shadow, "mkdir -p build/out/deep; echo 1 > build/out/deep/app; echo 2 > build/junk; echo 3 > n.o")
-    captured = shadow.capture(keep=["build/out/**"])
+    captured = captured_by(shadow, keep=["build/out/**"])
     assert changes(captured) == {"build/out": "new", "build/out/deep": "new", "build/out/deep/app": "new"}
     assert captured.by_products == (ByProduct("build/junk", 2), ByProduct("n.o", 2))
     land(site, captured)
@@ -92,7 +92,7 @@ def test_configuration_keeps_what_it_names(site: Site, shadow: Shadow) -> None:
 def test_a_removed_directory_keeps_what_is_ignored(site: Site, shadow: Shadow) -> None:
     """Ignored files in a directory that a program removed stay, and so does the directory; the rest goes."""
     shell(shadow, "rm -r src")
-    captured = shadow.capture()
+    captured = captured_by(shadow)
     assert changes(captured) == {"src/a.c": "gone"}
     assert captured.by_products == (ByProduct("src/a.o", 0),)
     land(site, captured)
@@ -102,7 +102,7 @@ def test_a_removed_directory_keeps_what_is_ignored(site: Site, shadow: Shadow) -
 def test_a_directory_with_ignored_files_cannot_become_a_file(shadow: Shadow) -> None:
     """What is ignored would be lost without a word: refused."""
     shell(shadow, "rm -r src; echo x > src")
-    captured = shadow.capture()
+    captured = captured_by(shadow)
     assert [remark.path for remark in captured.refused] == ["src"]
     assert "src" not in changes(captured)
 
@@ -115,7 +115,7 @@ def test_git_is_thrown_away_and_told(site: Site, shadow: Shadow) -> None:
         "echo x > src/new.c; git add -A; git -c user.name=x -c user.email=x@example.invalid commit -qm evil;"
         "echo 'exec evil' > .git/hooks/pre-commit; git config core.fsmonitor evil; git tag v9",
     )
-    captured = shadow.capture()
+    captured = captured_by(shadow)
     assert changes(captured) == {"src/new.c": "new"}
     told = {remark.path for remark in captured.suspicious}
     assert told >= {".git/hooks/pre-commit", ".git/config", ".git/refs/heads/main", ".git/refs/tags/v9"}
@@ -128,7 +128,7 @@ def test_git_is_thrown_away_and_told(site: Site, shadow: Shadow) -> None:
 def test_looking_with_git_is_not_suspicious(shadow: Shadow) -> None:
     """`git status` writes the index; nobody needs to hear of it."""
     shell(shadow, "git status > /dev/null; touch .git/config .git/HEAD")
-    captured = shadow.capture()
+    captured = captured_by(shadow)
     assert (captured.suspicious, captured.change_set.changes) == ((), ())
 
 
@@ -136,7 +136,7 @@ def test_looking_with_git_is_not_suspicious(shadow: Shadow) -> None:
 def test_repositories_that_come_and_go_are_told(site: Site, shadow: Shadow, script: str) -> None:
     """Removing the repository, or making one inside, is told, and neither happens."""
     shell(shadow, script)
-    captured = shadow.capture()
+    captured = captured_by(shadow)
     assert captured.suspicious
     assert not any(".git" in path.split("/") for path in changes(captured))
     land(site, captured)
@@ -147,7 +147,7 @@ def test_without_a_repository_everything_counts(tmp_path: Path) -> None:
     """A `.gitignore` alone ignores nothing."""
     with shaded(tmp_path / "w", FILES) as site, open_shadow(site) as shadow:
         shell(shadow, "echo 1 > n.o")
-        assert changes(shadow.capture()) == {"n.o": "new"}
+        assert changes(captured_by(shadow)) == {"n.o": "new"}
 
 
 def test_a_repository_inside_has_its_own_rules(site: Site, shadow: Shadow) -> None:
@@ -158,7 +158,7 @@ def test_a_repository_inside_has_its_own_rules(site: Site, shadow: Shadow) -> No
     git(inner, "init", "-q")
     with open_shadow(site) as fresh:
         shell(fresh, "echo 1 > inner/a.txt; echo 1 > inner/a.o; echo 1 > b.txt")
-        captured = fresh.capture()
+        captured = captured_by(fresh)
     assert changes(captured) == {"b.txt": "new", "inner/a.o": "new"}
     assert captured.by_products == (ByProduct("inner/a.txt", 2),)
 

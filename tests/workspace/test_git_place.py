@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,11 +14,14 @@ from checkpointed import git, put, repository, users_home
 from guarded import guard
 from holdfast.disk.confined import Root
 from holdfast.errors import Blocked
+from holdfast.store.state import create_state
 from holdfast.workspace.borrowed import borrow, head_of
 from holdfast.workspace.gitplace import place_of
+from holdfast.workspace.ignored import ignored_paths, tracked_paths
 from holdfast.workspace.manifest import manifest_of
 from holdfast.workspace.mirror import Mirror
 from holdfast.workspace.origins import FromWorkspace
+from holdfast.workspace.site import Site
 
 SECRET = b"harmless-test-value\n"
 
@@ -113,6 +117,38 @@ def test_links_among_objects_and_references_are_left_out(place: Path, tmp_path: 
     found = [path for path in (tmp_path / "mirror/.git").rglob("*") if path.is_file()]
     assert SECRET not in [path.read_bytes() for path in found]
     assert git(tmp_path / "mirror", "show", "HEAD:a.txt") == "one\n"
+
+
+@pytest.mark.parametrize("name", [*LEADING_OUT, "rules of its own", "rules that never end"])
+def test_a_git_that_leads_out_says_nothing_about_ignored_or_tracked_paths(place: Path, name: str) -> None:
+    """Neither the rules nor the names of another repository decide what lands here, and nothing waits for a FIFO."""
+    (place / ".gitignore").write_bytes(b"*.o\n")
+    if name == "rules that never end":
+        (place / ".git/info/exclude").unlink(missing_ok=True)
+        os.mkfifo(place / ".git/info/exclude")
+    else:
+        (_linked("info/exclude", "secret/info/exclude") if name == "rules of its own" else LEADING_OUT[name])(place)
+    create_state(str(place))
+    began = time.monotonic()
+    with Site(str(place)) as site:
+        with pytest.raises(Blocked):
+            ignored_paths(site, ["x.o"])
+        with pytest.raises(Blocked):
+            tracked_paths(site, ["key"])
+    assert time.monotonic() - began < 20
+
+
+def test_who_asks_what_is_ignored_in_a_linked_work_tree_or_a_submodule_is_told(place: Path, tmp_path: Path) -> None:
+    """Places that know their work tree are asked as ever, by their own rules and their own index."""
+    git(place, "worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
+    git(place, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tmp_path / "private"), "lib")
+    put(place, "lib/.gitignore", b"*.o\n")
+    put(tmp_path / "side", ".gitignore", b"*.o\n")
+    for path, prefix in ((place, "lib/"), (tmp_path / "side", "")):
+        create_state(str(path))
+        with Site(str(path)) as site:
+            assert ignored_paths(site, [f"{prefix}x.o", f"{prefix}x.c"]) == {f"{prefix}x.o"}
+            assert tracked_paths(site, [f"{prefix}{'key' if prefix else 'a.txt'}"])
 
 
 def test_real_work_trees_and_submodules_are_known(place: Path, tmp_path: Path) -> None:

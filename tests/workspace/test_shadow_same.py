@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from guarded import tree_of
 from holdfast.workspace.shadow import open_shadow
-from shaded import Act, land, perform, shaded, standing
+from shaded import Act, captured_by, land, perform, shaded, standing
 
 FILES = {
     "a": b"one\n",
@@ -57,13 +57,13 @@ def test_both_kinds_capture_the_same_and_land_what_stood(first: list[Act], secon
             if second:
                 stood = [perform(shadow.view, second) for shadow in (over, copy)]
             assert stood[0] == stood[1]
-            captured = [shadow.capture() for shadow in (over, copy)]
+            captured = [captured_by(shadow) for shadow in (over, copy)]
             assert captured[0].change_set == captured[1].change_set
             assert captured[0][3:] == captured[1][3:] == ((), (), (), ())
             assert tree_of(Path(site.path)) == before
             land(site, captured[lands])
             assert standing(site) == stood[0]
-            again = [shadow.capture().change_set.changes for shadow in (over, copy)]
+            again = [captured_by(shadow).change_set.changes for shadow in (over, copy)]
             assert again == [(), ()]
 
 
@@ -80,10 +80,10 @@ def test_a_change_set_put_into_a_shadow_stands_there(acts: list[Act], target: Li
         open_shadow(site, target) as second,
     ):
         stood = perform(first.view, acts)
-        captured = first.capture()
+        captured = captured_by(first)
         for _ in range(2):
             second.put(captured.change_set, captured.seen, captured.sources)
-            assert second.capture().change_set == captured.change_set
+            assert captured_by(second).change_set == captured.change_set
         with second.layer(captured.change_set, captured.seen, captured.sources) as checks:
             assert perform(checks, []) == stood
         assert perform(second.view, []) == stood

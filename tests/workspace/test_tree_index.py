@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
@@ -54,7 +55,16 @@ def state(workspace: Path) -> Path:
     return workspace / ".holdfast"
 
 
+_spellings = itertools.count(1)
+
+
 def with_index(state: Path, calls: Calls | None = None) -> Snapshot:
+    """With the file alone: a process remembers a state directory by its path, and this one is always spelled anew."""
+    return snapshot(str(state.parent), str(state) + "/." * next(_spellings), calls=calls or Calls())
+
+
+def remembered(state: Path, calls: Calls | None = None) -> Snapshot:
+    """As a process does that looks again and again."""
     return snapshot(str(state.parent), str(state), calls=calls or Calls())
 
 
@@ -86,6 +96,55 @@ def test_only_what_changed_is_read(state: Path) -> None:
     assert second.digest == from_scratch(state.parent).digest
 
 
+def test_a_process_that_looks_again_reads_no_index_and_nothing_twice(state: Path) -> None:
+    """What it has seen is in its memory, written or not."""
+    remembered(state)
+    (state.parent / "a" / "1.txt").write_bytes(b"other")
+    time.sleep(SETTLED_S)
+    remembered(state)
+    calls = CountingCalls()
+    assert remembered(state, calls).digest == from_scratch(state.parent).digest
+    assert (calls.opened, calls.listed) == ([], 0)
+
+
+def test_few_changes_are_not_worth_writing_an_index(state: Path) -> None:
+    """The file stays until so much would be read again that writing it costs less; one large file is much."""
+    with_index(state)
+    index = state / INDEX_NAME
+    first = index.stat().st_ino
+    (state.parent / "a" / "1.txt").write_bytes(b"other")
+    time.sleep(SETTLED_S)
+    with_index(state)
+    assert index.stat().st_ino == first
+    (state.parent / "a" / "1.txt").write_bytes(bytes(1 << 20))
+    time.sleep(SETTLED_S)
+    with_index(state)
+    assert index.stat().st_ino != first
+
+
+def test_what_adds_up_in_a_process_is_written(state: Path) -> None:
+    """Many looks that each found little are together worth an index."""
+    remembered(state)
+    index = state / INDEX_NAME
+    first = index.stat().st_ino
+    for turn in range(64):
+        (state.parent / "a" / "1.txt").write_bytes(b"%d" % turn)
+        remembered(state)
+    assert index.stat().st_ino != first
+
+
+def test_an_index_that_somebody_else_wrote_is_read_by_who_remembers_another(state: Path) -> None:
+    """Memory counts only for the file it came from: another process has looked meanwhile, and has read more."""
+    remembered(state)
+    for name in ("a", "b"):
+        (state.parent / name / "large").write_bytes(bytes(1 << 20))
+    time.sleep(SETTLED_S)
+    with_index(state)
+    calls = CountingCalls()
+    remembered(state, calls)
+    assert calls.opened == [INDEX_NAME]
+
+
 @pytest.mark.parametrize("disguised", [False, True])
 def test_a_young_file_is_read_again_until_it_has_settled(state: Path, disguised: bool) -> None:
     """What was written just before a snapshot is not trusted by the next one, but by the one after a pause.
@@ -96,14 +155,14 @@ def test_a_young_file_is_read_again_until_it_has_settled(state: Path, disguised:
     young.write_bytes(b"x")
     if disguised:
         os.utime(young, (1_000_000_000, 1_000_000_000))
-    with_index(state)
+    remembered(state)
     calls = CountingCalls()
-    with_index(state, calls)
+    remembered(state, calls)
     assert "young" in calls.opened
     time.sleep(SETTLED_S)
-    with_index(state)
+    remembered(state)
     calls = CountingCalls()
-    with_index(state, calls)
+    remembered(state, calls)
     assert "young" not in calls.opened
 
 
@@ -301,8 +360,9 @@ def test_incremental_equals_from_scratch(
     for burst in bursts:
         for _ in range(burst):
             meadow.edit()
-        kept, fresh = with_index(state), from_scratch(root)
-        assert kept.digest == fresh.digest
-        assert list(kept.entries()) == list(fresh.entries())
-        assert (kept.count, kept.bytes) == (fresh.count, fresh.bytes)
+        fresh = from_scratch(root)
+        for kept in (remembered(state), with_index(state)):
+            assert kept.digest == fresh.digest
+            assert list(kept.entries()) == list(fresh.entries())
+            assert (kept.count, kept.bytes) == (fresh.count, fresh.bytes)
     shutil.rmtree(root)

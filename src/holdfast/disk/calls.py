@@ -70,6 +70,7 @@ class Calls:
     pread = staticmethod(os.pread)
     pwrite = staticmethod(os.pwrite)
     stat = staticmethod(os.stat)
+    lstat = staticmethod(os.lstat)
     fstat = staticmethod(os.fstat)
     mkdir = staticmethod(os.mkdir)
     rmdir = staticmethod(os.rmdir)

@@ -92,7 +92,7 @@ class Simulator:
         settings = self._settings()
         with open_shadow(self._site, kind, settings.hidden) as shadow:
             profile = profile_of(settings.limits)
-            workshop = Workshop(shadow, self._site.path, profile, settings.keep, self._save_log, delegate)
+            workshop = Workshop(shadow, self._site.path, profile, settings.keep, self._save_log, self._looked, delegate)
             found = self._simulated(plan, rehearse(self._site, plan, self._progress, workshop), workshop)
             # The shadow goes when this block ends; what it holds is kept under the simulation's id.
             kept = save_simulation(self._site, plan, found.report, found.change_set, found.sources)
@@ -101,6 +101,8 @@ class Simulator:
     def _simulated(self, plan: Plan, found: Rehearsal, workshop: Workshop | None) -> Simulated:
         """The base is looked at when the work is done: hours after its beginning the old images are of now."""
         looked = self.checking.take_look(found.change_set.digest)
+        if looked is None and workshop is not None:
+            looked = workshop.base
         base = self._known(looked) if looked is not None else self._tree()
         status: Outcome = "UNSAFE" if workshop is not None and workshop.dangers else "SUCCESS"
         report = _report(plan, found.steps, found.change_set, status, base, workshop)
@@ -113,7 +115,10 @@ class Simulator:
         self._records.save_plan(plan.id, plan.digest, time.time_ns(), document)
 
     def _tree(self) -> Snapshot:
-        return self._known(snapshot(self._site.path, self._site.state.path))
+        return self._known(self._looked())
+
+    def _looked(self) -> Snapshot:
+        return snapshot(self._site.path, self._site.state.path)
 
     def _known(self, tree: Snapshot) -> Snapshot:
         self._links = tree.digest, tuple(tree.links())

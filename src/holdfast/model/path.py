@@ -43,9 +43,14 @@ _BLANK = frozenset(
 _ORDINARY = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}/)*[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 
 
+def is_ordinary(text: str) -> bool:
+    """Whether a path is spelled as nearly all are: it is `checked_path` then, and none of its names is protected."""
+    return len(text) <= MAX_PATH_BYTES and _ORDINARY.fullmatch(text) is not None
+
+
 def checked_path(text: str) -> str:
     """The path without a trailing slash, or InvalidPath."""
-    if len(text) <= MAX_PATH_BYTES and _ORDINARY.fullmatch(text):
+    if is_ordinary(text):
         return text
     if not text:
         raise InvalidPath("the path is empty")

@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 from holdfast.errors import InvalidInput, SandboxUnavailable
 from holdfast.model.path import printable
 from holdfast.sandbox import home, shown
-from holdfast.sandbox.process import Command, Finished, Watch, run
+from holdfast.sandbox.process import Command, Finished, Watch, beside
 from holdfast.sandbox.profile import Profile
 from holdfast.sandbox.stage import become_bubblewrap, works_in_a_copy_of_us
 from holdfast.sandbox.syscalls import system_call_filter
@@ -76,10 +76,12 @@ def run_confined(
     on_output: Callable[[bytes], None] | None = None,
     stop: Stop | None = None,
     ends: tuple[int, ...] = (),
+    begun: Callable[[], None] | None = None,
 ) -> Confined:
     """Run to the end or to a limit. InvalidInput when there is no such program inside.
 
     `stop` is asked every 50 ms; a word from it ends the run, and is its `limit`.
+    `begun` is called once, when its process is there.
     `ends` are what the program gets as standard input and output instead (`conversation.py`).
     """
     _check(command, view, profile)
@@ -93,7 +95,11 @@ def run_confined(
         descriptors.append(packed(spec, task))
         helpers = _helper_command(command, view, profile, spec, (*descriptors, *ends), descriptors[-1])
         said = _Said(reading)
-        finished = run(helpers, on_output=on_output, watch=_watch(view, profile, stop), ended=said.it_ended)
+        watch = _watch(view, profile, stop)
+        with beside(helpers, on_output=on_output, watch=watch, ended=said.it_ended) as finish:
+            if begun is not None:
+                begun()
+            finished = finish()
         return _result(command, profile, finished, said.report())
     finally:
         for fd in (reading, *descriptors):

@@ -27,11 +27,15 @@ from holdfast.sandbox.process import Command, clean_environment
 from holdfast.sandbox.profile import Profile
 from holdfast.simulation.draft import Draft
 from holdfast.simulation.rehearsal import Ran
+from holdfast.workspace.beside import looking
 from holdfast.workspace.capture import Captured
 from holdfast.workspace.hidden import Roots
 from holdfast.workspace.shadow import Shadow
+from holdfast.workspace.tree import Snapshot
 
 SaveLog = Callable[[bytes], str]
+# A look at the workspace that was begun with a program counts for its end if there was no more time in between.
+_SHORT_MS = 500
 
 
 class Worked(NamedTuple):
@@ -56,9 +60,11 @@ class Workshop:
         profile: Profile,
         keep: Sequence[str],
         save_log: SaveLog,
+        look: Callable[[], Snapshot],
         delegate: Delegate | None = None,
     ) -> None:
         self._shadow = shadow
+        self._look = look
         self._delegate = delegate
         self._path = path
         self._profile = profile
@@ -69,6 +75,8 @@ class Workshop:
         self.suspicious: tuple[str, ...] = ()
         self.dangers: tuple[str, ...] = ()
         self.enforced: tuple[str, ...] = ()
+        # The workspace as the last program ended, if it was a short one.
+        self.base: Snapshot | None = None
 
     @property
     def kind(self) -> str:
@@ -91,15 +99,20 @@ class Workshop:
                    affected, receipt)  # fmt: skip
 
     def _worked(self, step: ProgramStep) -> Worked:
+        self.base = None
         if isinstance(step, Agent):
             if self._delegate is None:
                 raise Blocked("there is nobody here to give work to an agent")
             return self._delegate(self._shadow, step)
-        done = self._confined(step)
-        receipt = self._receipt(step, done)
-        if not receipt.passed:
-            raise Blocked(receipt.detail)
-        return Worked(self._shadow.capture(self._keep), receipt, done.enforced)
+        with looking(self._look) as look:
+            done = self._confined(step, look.begin)
+            receipt = self._receipt(step, done)
+            if not receipt.passed:
+                raise Blocked(receipt.detail)
+            base = look.found()
+        if receipt.duration_ms < _SHORT_MS:
+            self.base = base
+        return Worked(self._shadow.capture(self._keep, base), receipt, done.enforced)
 
     def _to_fill(self, draft: Draft, wanted: ChangeSet) -> ChangeSet:
         """The draft's difference, and the way back for what an earlier command changed and a later step restored."""
@@ -111,12 +124,12 @@ class Workshop:
         ]
         return change_set([*wanted.changes, *back])
 
-    def _confined(self, step: Run) -> Confined:
+    def _confined(self, step: Run, begun: Callable[[], None]) -> Confined:
         limits = self._profile.limits
         within = min(step.within_ms, limits.time_ms) if limits.time_ms else step.within_ms
         command = Command(step.argv, self._path, clean_environment("/nonexistent"), within, limits.output_bytes)
         try:
-            return run_confined(command, self._shadow.view, self._profile)
+            return run_confined(command, self._shadow.view, self._profile, begun=begun)
         except InvalidInput as error:
             raise Blocked(error.message) from error
 

@@ -62,6 +62,7 @@ _SIZES = struct.Struct("<c10xQ32x")
 _EXTRA = struct.Struct("<II")  # position, bytes
 _XATTR = struct.Struct("<II")  # bytes of name, bytes of value
 _NO_DIGEST = bytes(32)
+_FILE_BYTE = FILE[0]
 _KINDS: dict[bytes, Kind] = {
     FILE: "file",
     LOCKED_FILE: "file",
@@ -135,6 +136,24 @@ class Block:
     def record(self, position: int) -> bytes:
         start, _ = self._records()
         return self.facts[start + position * _RECORD.size : start + (position + 1) * _RECORD.size]
+
+    def standing(self, position: int, row: Row) -> Image | None:
+        """The image of an entry that has this stat row still; None for any other, and for specials."""
+        at = position * STAMP.size
+        try:
+            if STAMP.pack(*row) != self.stamps[at : at + STAMP.size]:
+                return None
+        except struct.error:
+            return None  # as above
+        return self.image(position)
+
+    def image(self, position: int) -> Image | None:
+        _, names, extras = _HEADER.unpack_from(self.facts)
+        at = _HEADER.size + names + position * _RECORD.size
+        if not extras and self.facts[at] == _FILE_BYTE:  # nearly all
+            _, mode, uid, gid, size, digest = _RECORD.unpack_from(self.facts, at)
+            return Image("file", mode, uid, gid, size, digest.hex())
+        return image_of(self.facts[at : at + _RECORD.size], self.extras().get(position, b""))
 
     def extras(self) -> dict[int, bytes]:
         _, at = self._records()

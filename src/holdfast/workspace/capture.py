@@ -29,6 +29,7 @@ from holdfast.model.image import Image, Seen
 from holdfast.model.path import ancestors_of, checked_path, parent_of, printable
 from holdfast.model.simulation import ByProduct
 from holdfast.workspace.collector import without_collector
+from holdfast.workspace.edits import Edit, edits_among
 from holdfast.workspace.gitside import git_remark, is_git
 from holdfast.workspace.hidden import Roots, matches
 from holdfast.workspace.ignored import ignored_paths
@@ -36,7 +37,8 @@ from holdfast.workspace.observe import look, observe
 from holdfast.workspace.postimage import Posts
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import Source
-from holdfast.workspace.touched import Ground, Remark, Touch, doors, joined, name_of
+from holdfast.workspace.touched import Ground, Remark, Touch, doors, joined
+from holdfast.workspace.tree import Snapshot
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _NOT_SHOWN = (*_NOT_THERE, errno.EXDEV)  # another file system mounted in the workspace is not part of a shadow
@@ -67,15 +69,16 @@ class Rules(NamedTuple):
 
 
 @without_collector
-def capture(site: Site, ground: Ground, rules: Rules) -> Captured:
+def capture(site: Site, ground: Ground, rules: Rules, base: Snapshot | None = None) -> Captured:
+    """`base` is a look at the workspace: what it has read and still stands is not read again, and A2 holds."""
     site.workspace.forget()
     with doors(ground.root) as opened:
-        return _Comparison(site, ground, rules).run(list(ground.touches(opened)))
+        return _Comparison(site, ground, rules, base).run(list(ground.touches(opened)))
 
 
 class _Comparison:
-    def __init__(self, site: Site, ground: Ground, rules: Rules) -> None:
-        self._site, self._rules = site, rules
+    def __init__(self, site: Site, ground: Ground, rules: Rules, base: Snapshot | None) -> None:
+        self._site, self._rules, self._base = site, rules, base
         self._posts = Posts(ground.root, rules.shift, rules.foreign, ground.programs_own)
         self._changes: dict[str, Change] = {}
         self._seen: dict[str, Seen] = {}
@@ -83,16 +86,26 @@ class _Comparison:
         self._suspicious: list[Remark] = []
         self._refused: dict[str, str] = {}
         self._moved: list[str] = []
+        # What the workspace has at paths that were touched.
+        self._standing: dict[str, os.stat_result | None] = {}
         # Paths of the workspace that the shadow lacks and that stay all the same.
         self._stay: set[str] = set()
 
     def run(self, all_touches: Sequence[Touch]) -> Captured:
         touches = [touch for touch in all_touches if not self._is_masked(touch)]
+        edits: list[Edit] = []
+        if self._base is not None:
+            edits, touches = edits_among(self._site.workspace, self._base, touches)
         self._bare = {touch.path for touch in touches if touch.bare}
+        # In the order of the walk, which opens each directory once.
+        self._standing = {touch.path: self._look(touch.path) for touch in touches}
         pairs = self._sorted(dict(self._pairs(touches)))
-        by_products = self._by_products(pairs)
-        for path in sorted(pairs.keys() - by_products.keys(), key=os.fsencode):
+        by_products = self._by_products({**pairs, **{edit.path: edit.found for edit in edits}})
+        for path in sorted(pairs.keys() - by_products.keys()):  # a directory before what is in it
             self._compare(path, pairs[path])
+        for edit in edits:
+            if edit.path not in by_products:
+                self._compare_edit(*edit)
         self._keep_what_holds_something()
         return Captured(
             change_set(self._changes.values()),
@@ -101,7 +114,7 @@ class _Comparison:
             _summed(by_products),
             tuple(self._suspicious),
             tuple(Remark(path, reason) for path, reason in sorted(self._refused.items())),
-            tuple(path for path in self._moved if path in self._changes),
+            tuple(sorted(path for path in self._moved if path in self._changes)),
         )
 
     # ── which paths ──
@@ -115,15 +128,15 @@ class _Comparison:
 
     def _pairs(self, touches: Sequence[Touch]) -> Iterator[tuple[str, os.stat_result | None]]:
         """Every path to compare, with what the shadow has there. Later pairs win: what is there wins over gone."""
-        replaced = {touch.path for touch in touches if _replaces(touch)}
+        replaced = {touch.path for touch in touches if _replaces(touch, self._standing[touch.path])}
         directories = {parent_of(path) for path in replaced}
         # Whatever is below a replaced path is gone with it, and need not be looked at by itself.
         inner = {path for path in directories if path in replaced or not replaced.isdisjoint(ancestors_of(path))}
         for path in replaced:
-            if parent_of(path) not in inner and _is_directory(self._stands(path)):
+            if parent_of(path) not in inner:
                 yield from ((below, None) for below in self._workspace_below(path))
         for touch in touches:
-            if touch.found is not None or self._stands(touch.path) is not None:
+            if touch.found is not None or self._standing[touch.path] is not None:
                 yield touch.path, touch.found
 
     def _workspace_below(self, path: str) -> Iterator[str]:
@@ -145,8 +158,12 @@ class _Comparison:
                     waiting.append(below)
 
     def _stands(self, path: str) -> os.stat_result | None:
+        return self._standing[path] if path in self._standing else self._look(path)
+
+    def _look(self, path: str) -> os.stat_result | None:
+        above, _, name = path.rpartition("/")
         try:
-            return look(self._site.calls, self._site.workspace.directory(parent_of(path)), name_of(path))
+            return look(self._site.calls, self._site.workspace.directory(above), name)
         except OSError as error:
             if error.errno in _NOT_SHOWN:
                 return None
@@ -159,10 +176,10 @@ class _Comparison:
             if self._rules.masked.cover(path):
                 if not self._rules.gone.cover(path):
                     self._stay.add(path)
+            elif (reason := _reason_of_name(path)) is None:  # so it is not git's
+                kept[path] = found
             elif is_git(path):
                 self._look_at_git(path, found)
-            elif (reason := _reason_of_name(path)) is None:
-                kept[path] = found
             else:
                 self._refuse(path, found, reason)
         return kept
@@ -203,10 +220,10 @@ class _Comparison:
     def _compare(self, path: str, found: os.stat_result | None) -> None:
         if path in self._refused:
             return
-        bare = found if path in self._bare else None
-        if bare is not None and self._posts.is_same_directory(path, bare, self._site.workspace):
-            return
         before, reason = self._before(path)
+        bare = found if path in self._bare else None
+        if bare is not None and before is not None and self._posts.is_bare(before.image, bare):
+            return
         post: Image | None = None
         if found is not None and not reason:
             image = self._posts.image(path, found)
@@ -222,6 +239,13 @@ class _Comparison:
         elif before is not None or post is not None:
             self._change(path, before, post)
 
+    def _compare_edit(self, path: str, found: os.stat_result, before: Seen) -> None:
+        image = None if self._refused else self._posts.plain(path, found)
+        if image is None:
+            self._compare(path, found)
+        elif image != before.image:
+            self._change(path, before, image)
+
     def _change(self, path: str, before: Seen | None, post: Image | None) -> None:
         self._changes[path] = Change(path, before.image if before is not None else None, post)
         if before is not None:
@@ -233,9 +257,14 @@ class _Comparison:
 
     def _before(self, path: str) -> tuple[Seen | None, str]:
         """What the workspace has, or the reason why it cannot be told."""
+        above, _, name = path.rpartition("/")
+        found = self._standing.get(path)
+        folder = self._base.folder(above) if self._base is not None and found is not None else None
+        known = folder.seen(name, found) if folder is not None and found is not None else None
+        if known is not None:
+            return known, ""
         try:
-            directory = self._site.workspace.directory(parent_of(path))
-            return observe(self._site.calls, directory, name_of(path)), ""
+            return observe(self._site.calls, self._site.workspace.directory(above), name), ""
         except OSError as error:
             if error.errno in _NOT_THERE:
                 return None, ""
@@ -283,9 +312,9 @@ class _Comparison:
                     self._refused[above] = f"it is a directory that holds {printable(path)}, which stays"
 
 
-def _replaces(touch: Touch) -> bool:
+def _replaces(touch: Touch, standing: os.stat_result | None) -> bool:
     """Whether what the workspace has below the path is gone, as far as the shadow has nothing there."""
-    return touch.opaque or not _is_directory(touch.found)
+    return _is_directory(standing) and (touch.opaque or not _is_directory(touch.found))
 
 
 def _is_directory(found: os.stat_result | None) -> TypeGuard[os.stat_result]:

@@ -1,8 +1,9 @@
 """Which paths the repository's own rules ignore, and which it tracks, asked of the real git in the workspace.
 
 Invariants
-  I1  Git is told where the repository and the work tree are, gets no environment of ours,
-      and no configuration can make it start a program, fetch, or write.
+  I1  Git is told where the repository and the work tree are, and only if that place knows this work tree and holds
+      nothing that leads elsewhere (`gitplace`): a `.git` from a stranger gets no word from another repository.
+      It gets no environment of ours, and no configuration can make it start a program, fetch, or write.
   I2  The rules are read from the workspace, never from a shadow: what an agent wrote into `.gitignore` has no say.
   I3  Tracked paths are never ignored, whatever the rules say.
   I4  Output that is not understood is an error, never an answer.
@@ -21,6 +22,7 @@ from holdfast.errors import Blocked
 from holdfast.model.path import ancestors_of, parent_of, printable
 from holdfast.sandbox.process import Command, run
 from holdfast.workspace.gitindex import surely_untracked
+from holdfast.workspace.gitplace import place_of, require_plain_rules
 from holdfast.workspace.plumbing import HARMLESS, QUIET
 from holdfast.workspace.sieve import sifted
 from holdfast.workspace.site import Site
@@ -60,7 +62,8 @@ def _by_repository(site: Site, paths: Iterable[str]) -> dict[str, list[str]]:
     known: dict[str, str | None] = {}
     chosen: dict[str, list[str]] = {}
     for path in paths:
-        repository = _repository(site, parent_of(path.rstrip("/")), known)
+        directory = parent_of(path.rstrip("/"))
+        repository = known[directory] if directory in known else _repository(site, directory, known)
         if repository is not None:
             inner = path[len(repository) + 1 :] if repository else path
             chosen.setdefault(repository, []).append(inner)
@@ -69,8 +72,6 @@ def _by_repository(site: Site, paths: Iterable[str]) -> dict[str, list[str]]:
 
 def _repository(site: Site, directory: str, known: dict[str, str | None]) -> str | None:
     """The nearest directory at or above that has a `.git`; None for none, and for what lies behind a link."""
-    if directory in known:
-        return known[directory]
     for path in ["", *ancestors_of(f"{directory}/x")] if directory else [""]:
         if path not in known:
             known[path] = _nearest(site, path, known.get(parent_of(path)) if path else None)
@@ -101,7 +102,11 @@ def _asked(place: str, paths: Sequence[str], *, untracked: bool) -> list[str]:
 
 def _answers(place: str, words: Sequence[str], asked: bytes, most: int, *, good: tuple[int, ...]) -> list[bytes]:
     """What git lists, each ended by a NUL; Blocked when it fails, or says anything else (I4)."""
-    start = ("git", f"--git-dir={place}/.git", f"--work-tree={place}", *HARMLESS)
+    where = place_of(place)  # I1
+    if where is None:
+        raise Blocked(f"the repository at {printable(place)} is gone", hint="Nothing was changed.")
+    require_plain_rules(where)
+    start = ("git", f"--git-dir={where.own}", f"--work-tree={where.top}", *HARMLESS)
     done = run(Command((*start, *words), place, QUIET, _TIMEOUT_MS, output_limit=most, stdin=asked))
     if done.exit_code not in good or done.output_truncated or done.output[-1:] not in (b"", b"\0"):
         raise _unclear(done.output)

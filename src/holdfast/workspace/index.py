@@ -6,6 +6,8 @@ Invariants
   I1  A cache only. Missing, torn, foreign, of another version or otherwise odd: it is ignored and built anew.
   I2  It is replaced by rename, and it ends in a checksum: a torn file is noticed, so no sync is needed.
   I3  It is read only if it belongs to this user and nobody else may write it.
+  I4  It is written only when it would spare the next look more than the writing costs; until then this process has it
+      in memory, as long as the file is the one that it was read from or written to.
 Deliberately absent: a device number. It may change at every boot; the walk compares devices by itself.
 """
 
@@ -29,6 +31,12 @@ _START = len(_MAGIC) + STAMP.size
 _BLOCK = struct.Struct("<III32s")  # bytes of facts, bytes of stamps, number of children, digest
 _CHECKSUM = 32
 _CHUNK = 1 << 24
+# In entries that the next look would have to read again. To write an index of 10,000 entries takes as long as reading
+# about a hundred small files.
+_WORTH_WRITING = 64
+# Larger ones are read again each time: memory is worth more then.
+_MOST_REMEMBERED = 1 << 24
+_MANY_REMEMBERED = 4
 
 
 class Index(NamedTuple):
@@ -38,8 +46,27 @@ class Index(NamedTuple):
     stamp: bytes
 
 
+# Inode, size, modification and change time of the file.
+_File = tuple[int, int, int, int]
+
+
+class _Remembered(NamedTuple):
+    """The newest index of a workspace in this process; `owed` is what a look from its file would have to read."""
+
+    file: _File
+    newest: Index
+    owed: int
+
+
+# By state directory, the one used longest ago first.
+_remembered: dict[str, _Remembered] = {}
+
+
 def load(calls: Calls, state: str) -> Index | None:
     """The index in the state directory, or None where there is none to be trusted."""
+    remembered = _remembered.get(state)
+    if remembered is not None and remembered.file == _file(calls, state):
+        return remembered.newest
     data = _own_bytes(calls, os.path.join(state, INDEX_NAME))
     if data is None or not data.startswith(_MAGIC) or len(data) < _START + _CHECKSUM:
         return None
@@ -52,9 +79,33 @@ def load(calls: Calls, state: str) -> Index | None:
         return None
 
 
+def keep(calls: Calls, state: str, known: Index | None, found: Index, read: int) -> None:
+    """Have the index for the next look, which `read` so many entries anew; OSError where it cannot be written (I4)."""
+    if known is not None and found.root is known.root and found.stamp == known.stamp:
+        return
+    before = _remembered.pop(state, None)
+    owed = read + (before.owed if before is not None and before.newest is known else 0)
+    if known is None or owed >= _WORTH_WRITING:
+        save(calls, state, found)
+        owed = 0
+    file = _file(calls, state)
+    if file is not None and file[1] <= _MOST_REMEMBERED:
+        _remembered[state] = _Remembered(file, found, owed)
+    while len(_remembered) > _MANY_REMEMBERED:
+        _remembered.pop(next(iter(_remembered)), None)
+
+
+def _file(calls: Calls, state: str) -> _File | None:
+    try:
+        found = calls.stat(os.path.join(state, INDEX_NAME), follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
 def save(calls: Calls, state: str, index: Index) -> None:
     """Replace the index; OSError where that cannot be done."""
-    temporary = os.path.join(state, f"{INDEX_NAME}.{os.getpid()}")
+    temporary = os.path.join(state, f"{INDEX_NAME}.{os.urandom(6).hex()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = calls.open(temporary, flags, 0o600)
     try:

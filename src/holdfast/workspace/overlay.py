@@ -25,7 +25,7 @@ from holdfast.disk.confined import Root
 from holdfast.errors import Blocked
 from holdfast.model.path import printable
 from holdfast.workspace.shifting import ESCAPED_XATTRS, OVERLAY_XATTRS
-from holdfast.workspace.touched import Doors, Touch, is_too_long, joined
+from holdfast.workspace.touched import Doors, Touch, is_too_long
 
 OPAQUE = "user.overlay.opaque"
 _OPAQUE = frozenset(f"{start}opaque" for start in OVERLAY_XATTRS)
@@ -41,30 +41,34 @@ class Upper:
         self.root = root
 
     def touches(self, doors: Doors) -> Iterator[Touch]:
-        waiting = [""]
+        waiting = self._listed("")
         while waiting:
-            path = waiting.pop()
-            folder = self.root.directory(path)
-            # All looks come first: the descriptor is borrowed, and whoever reads the touches borrows others.
-            found = [(name, os.stat(name, dir_fd=folder, follow_symlinks=False)) for name in sorted(os.listdir(folder))]
-            inner = []
-            for name, about in found:
-                touch = _touch(doors, joined(path, name), about)
+            touch = waiting.pop()
+            found = touch.found
+            if found is None or not stat.S_ISDIR(found.st_mode) or is_too_long(touch.path):
                 yield touch
-                if stat.S_ISDIR(about.st_mode) and not is_too_long(touch.path):
-                    inner.append(touch.path)
-            waiting += reversed(inner)
+                continue
+            yield _entered(doors.enter(touch.path, found), touch)
+            waiting += self._listed(touch.path)
+
+    def _listed(self, path: str) -> list[Touch]:
+        """What is in a directory, to be taken from the end: files come first, so that each directory is opened once."""
+        folder, start = self.root.directory(path), f"{path}/" if path else ""
+        files, directories = [], []
+        for name in sorted(os.listdir(folder), reverse=True):
+            about = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISDIR(about.st_mode):
+                directories.append(Touch(start + name, about))
+            else:
+                files.append(Touch(start + name, None if is_whiteout(about) else about))
+        return directories + files
 
 
-def _touch(doors: Doors, path: str, found: os.stat_result) -> Touch:
-    if is_whiteout(found):
-        return Touch(path, None)
-    if not stat.S_ISDIR(found.st_mode) or is_too_long(path):
-        return Touch(path, found)
-    fd = doors.enter(path, found)
+def _entered(fd: int, touch: Touch) -> Touch:
+    """A directory with what the kernel and programs noted on it."""
     names = os.listxattr(fd)
     bare = all(name.startswith(OVERLAY_XATTRS) and not name.startswith(ESCAPED_XATTRS) for name in names)
-    return Touch(path, found, _hides(fd, path, names), bare)
+    return touch._replace(opaque=_hides(fd, touch.path, names), bare=bare)
 
 
 def is_whiteout(found: os.stat_result) -> bool:

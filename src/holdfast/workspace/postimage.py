@@ -16,9 +16,9 @@ from holdfast.disk.confined import Root
 from holdfast.model.image import Image, Kind, Xattrs
 from holdfast.model.path import parent_of
 from holdfast.workspace.observe import content_digest, kind_of, read_xattrs
-from holdfast.workspace.shifting import OVERLAY_XATTRS, inside
+from holdfast.workspace.shifting import OVERLAY_XATTRS, inside, is_mapped
 from holdfast.workspace.staging import Bytes, CopyOf, Source
-from holdfast.workspace.touched import name_of, open_file
+from holdfast.workspace.touched import READ, name_of, open_file
 
 _SMALL = 1 << 18
 _KEPT = 1 << 25
@@ -30,6 +30,8 @@ _SPECIALS = {
 }
 # Attributes that the kernel gives powers to; access lists are `system.` and ordinary.
 _POWERS = ("security.", "trusted.")
+# What the kernel notes on a file that it copied up.
+_NOTES = frozenset(f"{start}{name}" for start in OVERLAY_XATTRS for name in ("origin", "impure"))
 
 
 class _Unfit(Exception):
@@ -49,9 +51,13 @@ class Posts:
         self, root: Root, shift: int, foreign: Mapping[str, tuple[int, int]], unfit: tuple[str, ...] = ()
     ) -> None:
         self._root, self._shift, self._foreign, self._unfit = root, shift, foreign, unfit
-        self._kept: dict[str, bytes] = {}
+        self._notes = frozenset(name for name in _NOTES if not (unfit and name.startswith(unfit)))
+        self._kept: dict[str, Bytes] = {}
         self._room = _KEPT
+        # When large files were written.
         self._times: dict[str, int] = {}
+        # Owners on the disk, and who they are inside.
+        self._owners: dict[tuple[int, int], tuple[int, int]] = {}
 
     def image(self, path: str, found: os.stat_result) -> Image | str:
         """The image, or the reason why there can be none."""
@@ -76,23 +82,46 @@ class Posts:
             image = Image(kind, mode, uid, gid, size, digest, xattrs=xattrs)
         return inside(image, self._shift) or "its owner is nobody in the workspace"
 
-    def is_same_directory(self, path: str, found: os.stat_result, workspace: Root) -> bool:
-        """The cheap answer for a bare directory that was only passed through: no attributes, and all else is equal."""
+    def plain(self, path: str, found: os.stat_result) -> Image | None:
+        """The image of a small file that has one name and no attributes but the overlay's; None: ask `image`."""
+        size, room = found.st_size, self._room
+        owner = self._owners.get((found.st_uid, found.st_gid)) or self._owner(found.st_uid, found.st_gid)
+        if size > _SMALL or size > room or owner is None or path in self._foreign:
+            return None
+        above, _, name = path.rpartition("/")
         try:
-            fd = workspace.directory(path)
-        except OSError:
-            return False
-        about = os.fstat(fd)
-        owner = about.st_uid + self._shift, about.st_gid + self._shift
-        return (found.st_mode, found.st_uid, found.st_gid) == (about.st_mode, *owner) and not os.listxattr(fd)
+            fd = os.open(name, READ, dir_fd=self._root.directory(above))
+        except PermissionError:
+            return None
+        try:
+            noted = self._notes.issuperset(os.listxattr(fd))
+            data = os.read(fd, size + 1)
+        finally:
+            os.close(fd)
+        if not noted or len(data) != size:
+            return None
+        self._room = room - size
+        self._kept[path] = Bytes(data, found.st_mtime_ns)
+        return Image("file", found.st_mode & 0o7777, *owner, size, blake3(data).hexdigest())
+
+    def _owner(self, uid: int, gid: int) -> tuple[int, int] | None:
+        """Whose a file is in the workspace; None for nobody."""
+        shown = uid - self._shift, gid - self._shift
+        if self._shift and not is_mapped(*shown, self._shift):
+            return None
+        self._owners[uid, gid] = shown
+        return shown
+
+    def is_bare(self, image: Image, found: os.stat_result) -> bool:
+        """The cheap answer for a directory without attributes that was only passed through: all else is equal."""
+        owner = self._owner(found.st_uid, found.st_gid)
+        return owner is not None and image == Image("directory", stat.S_IMODE(found.st_mode), *owner)
 
     def source(self, path: str) -> Source:
         """Where staging gets the bytes of a file whose image was asked for."""
-        data = self._kept.pop(path, None)
+        kept = self._kept.pop(path, None)
         root = self._root
-        return (
-            CopyOf(lambda: open_file(root, path), self._times[path]) if data is None else Bytes(data, self._times[path])
-        )
+        return kept if kept is not None else CopyOf(lambda: open_file(root, path), self._times[path])
 
     def danger(self, old: Image | None, new: Image, found: os.stat_result, inherits: Callable[[], bool]) -> str:
         """Why this must not land although it could; empty when nothing speaks against it."""
@@ -123,12 +152,12 @@ class Posts:
         try:
             about = os.fstat(fd)
             xattrs = self._attributes(fd)
-            self._times[path] = about.st_mtime_ns
             if about.st_size > min(_SMALL, self._room):
+                self._times[path] = about.st_mtime_ns
                 return about.st_size, content_digest(self._root.calls, fd, about.st_size), xattrs
             data = os.read(fd, about.st_size + 1)
         finally:
             os.close(fd)
-        self._kept[path] = data
+        self._kept[path] = Bytes(data, about.st_mtime_ns)
         self._room -= len(data)
         return len(data), blake3(data).hexdigest(), xattrs

@@ -44,6 +44,7 @@ from holdfast.workspace.removal import remove_whole
 from holdfast.workspace.shifting import is_mapped, our_shift
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import Source
+from holdfast.workspace.tree import Snapshot
 from holdfast.workspace.withheld import masks_with, shown
 
 Kind = Literal["overlay", "copy"]
@@ -92,8 +93,11 @@ class Shadow:
         self._gone.difference_update(change_set.paths)
         self._gone.update(c.path for c in change_set.changes if c.post is None and hidden.cover(c.path))
 
-    def capture(self, keep: Sequence[str] = ()) -> Captured:
-        """What differs from the workspace now. `keep`: patterns of ignored paths that land all the same."""
+    def capture(self, keep: Sequence[str] = (), base: Snapshot | None = None) -> Captured:
+        """What differs from the workspace now. `keep`: patterns of ignored paths that land all the same.
+
+        `base`, a look at the workspace, spares reading what still stands as it was then.
+        """
         touched, view, _ = self._ground
         rules = Rules(
             masked=Roots(view.masked),
@@ -104,7 +108,7 @@ class Shadow:
             shift=self._shift,
             foreign=touched.foreign if isinstance(touched, Copy) else {},
         )
-        return capture(self._site, touched, rules)
+        return capture(self._site, touched, rules, base)
 
     @contextmanager
     def layer(self, change_set: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source]) -> Iterator[View]:

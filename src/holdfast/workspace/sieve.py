@@ -13,7 +13,8 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 
 from holdfast.disk.confined import Root
 from holdfast.model.path import ancestors_of, parent_of
@@ -43,8 +44,12 @@ def sifted(workspace: Root, repository: str, paths: Sequence[str]) -> list[str]:
 class _Names:
     """What the last fixed names of all rules say to the names of a path."""
 
-    def __init__(self, exact: set[bytes], wild: set[tuple[bytes, bytes]]) -> None:
-        self._exact, self._wild = exact, wild
+    def __init__(self, exact: frozenset[bytes], wild: frozenset[tuple[bytes, bytes]]) -> None:
+        self._exact = exact
+        # Most have a fixed end and nothing before it, and are tried at once.
+        self._ends = tuple(end for start, end in wild if not start)
+        self._wild = [(start, end) for start, end in wild if start]
+        self._starts = tuple(start for start, _ in self._wild)
         # Directories hold many paths, and names are repeated.
         self._directories: dict[str, bool] = {"": False}
         self._names: dict[str, bool] = {}
@@ -53,19 +58,21 @@ class _Names:
         above, _, name = path.rpartition("/")
         found = self._directories.get(above)
         if found is None:
-            found = self._directories[above] = any(self._matches(part) for part in above.split("/"))
+            found = self._directories[above] = any(map(self._matches, above.split("/")))
         return found or self._matches(name)
 
     def _matches(self, text: str) -> bool:
         known = self._names.get(text)
         if known is None:
-            name = os.fsencode(text).lower()
-            known = name in self._exact or any(name.startswith(a) and name.endswith(b) for a, b in self._wild)
+            name = text.encode("utf-8", "surrogateescape").lower()
+            known = name in self._exact or name.endswith(self._ends)
+            if not known and name.startswith(self._starts):
+                known = any(name.startswith(start) and name.endswith(end) for start, end in self._wild)
             self._names[text] = known
         return known
 
 
-def _lines(workspace: Root, repository: str, paths: Sequence[str]) -> Iterable[bytes]:
+def _lines(workspace: Root, repository: str, paths: Sequence[str]) -> bytes:
     start = f"{repository}/" if repository else ""
     configuration = _read(workspace, f"{start}.git", "config")
     worktree = _read(workspace, f"{start}.git", "config.worktree")
@@ -75,7 +82,7 @@ def _lines(workspace: Root, repository: str, paths: Sequence[str]) -> Iterable[b
     directories = {"", *parents, *(above for parent in parents for above in ancestors_of(parent))}
     sources = [(f"{start}.git/info", "exclude")]
     sources += [(f"{start}{path}" if path else repository, ".gitignore") for path in directories]
-    return b"\n".join(_read(workspace, directory, name).removeprefix(_BOM) for directory, name in sources).split(b"\n")
+    return b"\n".join(_read(workspace, directory, name).removeprefix(_BOM) for directory, name in sources)
 
 
 def _read(workspace: Root, directory: str, name: str) -> bytes:
@@ -97,11 +104,12 @@ def _read(workspace: Root, directory: str, name: str) -> bytes:
         os.close(fd)
 
 
-def _parsed(lines: Iterable[bytes]) -> tuple[set[bytes], set[tuple[bytes, bytes]]]:
+@lru_cache(maxsize=8)
+def _parsed(lines: bytes) -> tuple[frozenset[bytes], frozenset[tuple[bytes, bytes]]]:
     """Names, and beginnings with ends, in lower case; what un-ignores is left out, since it makes nothing ignored."""
     exact: set[bytes] = set()
     wild: set[tuple[bytes, bytes]] = set()
-    for line in lines:
+    for line in lines.split(b"\n"):
         rule = line.rstrip(b" \t\r").lower()
         if not rule or rule.startswith((b"#", b"!")):
             continue
@@ -114,4 +122,4 @@ def _parsed(lines: Iterable[bytes]) -> tuple[set[bytes], set[tuple[bytes, bytes]
             end = last[specials[-1] :]
             # The character after a backslash stands for itself, and may be a blank that was cut off above.
             wild.add((last[: specials[0] - 1], end[1:] if last[specials[-1] - 1 : specials[-1]] == b"\\" else end))
-    return exact, wild
+    return frozenset(exact), frozenset(wild)

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 from holdfast.disk.confined import Root
 from holdfast.model.path import MAX_PATH_BYTES, parent_of, printable
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Touch(NamedTuple):
@@ -89,12 +89,12 @@ def open_file(root: Root, path: str) -> int:
     """Open a regular file of the shadow for reading, also one whose mode forbids it to its owner."""
     directory, name = root.directory(parent_of(path)), name_of(path)
     try:
-        return os.open(name, _READ, dir_fd=directory)
+        return os.open(name, READ, dir_fd=directory)
     except PermissionError:
         mode = stat.S_IMODE(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
         os.chmod(name, mode | 0o400, dir_fd=directory)
         try:
-            return os.open(name, _READ, dir_fd=directory)
+            return os.open(name, READ, dir_fd=directory)
         finally:
             os.chmod(name, mode, dir_fd=directory)
 

@@ -23,7 +23,7 @@ from blake3 import blake3
 
 from holdfast.disk.calls import CALLS, Calls
 from holdfast.model.changeset import Change
-from holdfast.model.image import Image
+from holdfast.model.image import Image, Seen
 from holdfast.workspace.block import (
     LOCKED_DIRECTORY,
     LOCKED_FILE,
@@ -33,10 +33,12 @@ from holdfast.workspace.block import (
     Block,
     Special,
     image_of,
+    row_of,
     special_of,
 )
 from holdfast.workspace.collector import without_collector
-from holdfast.workspace.index import load, save
+from holdfast.workspace.index import keep, load
+from holdfast.workspace.observe import stamp_of
 from holdfast.workspace.walk import Walk
 
 # Inside the class, `bytes` is the property.
@@ -75,11 +77,12 @@ def snapshot(root: str, state: str | None, *, calls: Calls = CALLS, workers: int
     Raises Conflict when a path keeps changing, Blocked when one cannot be read for another reason than permissions.
     """
     known = load(calls, state) if state is not None else None
-    found = Walk(calls, workers).run(root, known)
+    walk = Walk(calls, workers)
+    found = walk.run(root, known)
     note = ""
-    if state is not None and (known is None or found.root is not known.root or found.stamp != known.stamp):
+    if state is not None:
         try:
-            save(calls, state, found)
+            keep(calls, state, known, found, walk.read)
         except OSError as error:
             # Only speed is lost; whoever wonders why can see it.
             note = f"the index could not be saved: {error.strerror}"
@@ -89,11 +92,12 @@ def snapshot(root: str, state: str | None, *, calls: Calls = CALLS, workers: int
 class Snapshot:
     """A tree as it was. Paths are relative to the root, sorted by their bytes, surrogate escapes where not UTF-8."""
 
-    __slots__ = ("_lookup", "_root", "digest", "index_note")
+    __slots__ = ("_directories", "_lookup", "_root", "digest", "index_note")
 
     def __init__(self, root: Block, index_note: str = "") -> None:
         self._root = root
-        self._lookup: dict[Block, dict[_Name, int]] = {}
+        self._lookup: dict[Block, dict[str, int]] = {}
+        self._directories: dict[str, Block | None] = {"": root}
         self.digest = _tree_digest(root)
         self.index_note = index_note
 
@@ -142,14 +146,13 @@ class Snapshot:
 
     def get(self, path: str) -> Image | None:
         """The image at a path; None for nothing there and for specials."""
-        block: Block | None = self._root
-        *above, name = os.fsencode(path).split(b"/")
-        for directory in above:
-            block = block.children.get(self._position(block, directory)) if block is not None else None
-        if block is None:
-            return None
-        position = self._position(block, name)
-        return image_of(block.record(position), block.extras().get(position, b"")) if position >= 0 else None
+        block, position = self._place(path)
+        return None if block is None or position < 0 else block.image(position)
+
+    def folder(self, path: str) -> Folder | None:
+        """One directory of it, for who asks about many names there; None where there was none that could be read."""
+        block = self._directory(path)
+        return None if block is None else Folder(block, self._places(block))
 
     def digest_after(self, changes: Iterable[Change]) -> str:
         """The digest this tree will have when the changes, and nothing else, have been made."""
@@ -175,11 +178,30 @@ class Snapshot:
                 return True
         return False
 
-    def _position(self, block: Block, name: _Name) -> int:
+    def _place(self, path: str) -> tuple[Block | None, int]:
+        above, _, name = path.rpartition("/")
+        block = self._directory(above)
+        return block, -1 if block is None else self._places(block).get(name, -1)
+
+    def _directory(self, path: str) -> Block | None:
+        """Without recursion: a tree may be deeper than that."""
+        known, names = path, []
+        while known not in self._directories:
+            known, _, name = known.rpartition("/")
+            names.append(name)
+        block = self._directories[known]
+        for name in reversed(names):
+            known = f"{known}/{name}" if known else name
+            block = None if block is None else block.children.get(self._places(block).get(name, -1))
+            self._directories[known] = block
+        return block
+
+    def _places(self, block: Block) -> dict[str, int]:
         places = self._lookup.get(block)
         if places is None:
-            places = self._lookup[block] = {name: place for place, name in enumerate(block.names())}
-        return places.get(name, -1)
+            names = os.fsdecode(b"\0".join(block.names())).split("\0")
+            places = self._lookup[block] = {name: place for place, name in enumerate(names)}
+        return places
 
     def _blocks(self) -> Iterator[Block]:
         waiting = [self._root]
@@ -199,6 +221,22 @@ class Snapshot:
                 yield item
             else:
                 waiting.pop()
+
+
+class Folder(NamedTuple):
+    """One directory of a snapshot, and where its names are."""
+
+    block: Block
+    places: dict[str, int]
+
+    def seen(self, name: str, found: os.stat_result) -> Seen | None:
+        """What was read at a name, if `found`, which was looked up just now, says that it still stands there.
+
+        None as well for what could not be stamped (R2 of `reader`), and for all but files, directories and links.
+        """
+        position = self.places.get(name, -1)
+        image = self.block.standing(position, row_of(found)) if position >= 0 else None
+        return None if image is None else Seen(image, stamp_of(found))
 
 
 def _is_later(before: bytes, after: bytes, moment_ns: int) -> bool:

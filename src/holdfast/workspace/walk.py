@@ -45,6 +45,8 @@ OPEN_DIRECTORIES = 64
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PAUSE_S = 0.002
+# For `Walk.read`: so many entries are put together, and so many bytes are hashed, while one small file is read.
+_LIKE_ONE_FILE, _SMALL_FILE = 16, 1 << 14
 # Bounds the memory for one huge directory: a stat result is ten times as large as what is kept of it.
 _BATCH = 1024
 # By name, whatever it is: a linked work tree's `.git` is a file.
@@ -147,9 +149,14 @@ class Frame:
 
 
 class Walk:
-    """One pass over one tree."""
+    """One pass over one tree.
+
+    `read` is what it did besides looking, in small files read: a large file counts for many of them,
+    and so does a large directory that was put together anew.
+    """
 
     def __init__(self, calls: Calls, workers: int) -> None:
+        self.read = 0
         self._calls = calls
         self._workers = workers
         self._stack: list[Frame] = []
@@ -283,6 +290,7 @@ class Walk:
         names, old = frame.names, frame.known.names() if frame.known is not None else []
         places = {name: place for place, name in enumerate(old)}
         frame.differ(start)
+        self.read += len(names) // _LIKE_ONE_FILE
         whole = True
         for at in range(start, len(names), _BATCH):
             part = names[at : at + _BATCH]
@@ -305,6 +313,7 @@ class Walk:
                 row = self._reader.row(fd, name)
             if row is GONE:
                 return None
+            self.read += 1 + row[1] // _SMALL_FILE
             entry = self._reader.entry(fd, name, row)
             if entry is not None:
                 return entry
