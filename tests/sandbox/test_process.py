@@ -8,11 +8,13 @@ import os
 import platform
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -125,21 +127,28 @@ class TestWhatReachesTheProgram:
 
     def test_ignored_and_blocked_signals_are_not_inherited(self) -> None:
         """What our caller ignores, or we block, the program meets with the default action."""
-        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGUSR1)
+        before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
             output = start("grep", "-E", "^Sig(Blk|Ign):", "/proc/self/status").output
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-            signal.signal(signal.SIGHUP, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
         _, blocked, _, ignored = output.split()
         # 32 and 33 belong to the C library: no program may change them, so whatever our own caller left stays.
         of_the_library = 1 << 31 | 1 << 32
         assert (int(blocked, 16), int(ignored, 16) & ~of_the_library) == (0, 0)
 
     def test_a_crash_leaves_no_core_file(self, tmp_path: Path) -> None:
-        """The directory may be the user's."""
-        finished = start("sh", "-c", "ulimit -c; kill -ABRT $$", cwd=tmp_path)
+        """The directory may be the user's; also where our own limit would allow one."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+        try:
+            finished = start("sh", "-c", "ulimit -c; kill -ABRT $$", cwd=tmp_path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
         assert (finished.output, finished.signal, os.listdir(tmp_path)) == (b"0\n", signal.SIGABRT, [])
 
 
@@ -190,6 +199,20 @@ class TestWhatCannotBeStarted:
                 start("false")
         finally:
             signal.signal(signal.SIGCHLD, before)
+
+    @pytest.mark.root
+    @pytest.mark.parametrize("mount", ["mount -t tmpfs none /proc", "true"])
+    def test_a_proc_that_shows_others_is_refused(self, mount: str) -> None:
+        """No /proc, or that of another pid namespace: nobody who is left could be found, so nothing is started."""
+        code = (
+            "from holdfast.sandbox.process import *\nfrom holdfast.errors import Unsupported\n"
+            "try: run(Command(('/bin/echo', 'started'), '/', {}, 9000), on_output=print)\n"
+            "except Unsupported as error: print('refused:', error)"
+        )
+        argv = ["unshare", "-mp", "--fork", "sh", "-c", f'{mount} && exec "$0" -c "$1"', PYTHON, code]
+        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True)
+        assert done.stdout.startswith("refused: /proc is "), done.stderr
 
     def test_a_program_beside_the_directory_is_found_by_relative_path(self, tmp_path: Path) -> None:
         """A path with a slash is taken from the command's directory, not from ours."""
@@ -343,6 +366,33 @@ class TestWhatIsLeftBehind:
             lines = [command_line(name) for name in os.listdir("/proc") if name.isdigit()]
             assert not [line for line in lines if tag.encode() in line]
 
+    def test_a_daemon_between_two_programs_is_found(self, tmp_path: Path) -> None:
+        """One that becomes another program again and again has no environment for moments, and is found in each."""
+        again = tmp_path / "again"
+        again.write_text('#!/bin/sh\nexec "$0"\n')
+        again.chmod(0o755)
+        code = DAEMON.partition("open(")[0] + f"os.execv({str(again)!r}, ['again'])"
+        late = code.replace("if os.fork(): os._exit(0)", "if os.fork(): time.sleep(0.05); os._exit(0)", 1)
+        for _ in range(30):
+            assert python(late).left_behind == 1
+        lines = [command_line(name) for name in os.listdir("/proc") if name.isdigit()]
+        assert not [line for line in lines if str(again).encode() in line]
+
+    @pytest.mark.parametrize("pause", ["pass", "time.sleep(0.0005)", "time.sleep(0.002)"])
+    def test_one_that_forks_and_ends_again_and_again_is_caught(self, tmp_path: Path, pause: str) -> None:
+        """No process of it lives long enough to be looked at twice; none lives to say that it came through."""
+        code = (
+            DAEMON.partition("open(")[0].replace(
+                "if os.fork(): os._exit(0)", "if os.fork(): time.sleep(0.03); os._exit(0)", 1
+            )
+            + f"end = time.monotonic() + 1\nwhile time.monotonic() < end:\n    if os.fork(): os._exit(0)\n    {pause}\n"
+            + "open(sys.argv[1], 'w')\n"
+        )
+        ran = [python(code, str(tmp_path / str(number))) for number in range(4)]
+        assert [(finished.left_behind > 0, finished.survivors) for finished in ran] == [(True, 0)] * 4
+        time.sleep(1.2)
+        assert os.listdir(tmp_path) == []
+
     def test_a_job_in_its_own_group_is_found(self) -> None:
         """Leaving the process group is not leaving the session."""
         code = "import os, time\npid = os.fork()\nif not pid: os.setpgid(0, 0); time.sleep(60)\n"
@@ -472,6 +522,20 @@ class TestWhatASandboxNeeds:
         finally:
             os.close(reading)
             os.close(writing)
+
+    def test_handlers_of_ours_are_not_called_in_a_copy_of_us(self) -> None:
+        """What becomes something else without a new program first is ended by a signal as any program is."""
+
+        def become(env: dict[str, str]) -> NoReturn:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(5)
+
+        before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+        try:
+            ran = run(Command(("/bin/true",), "/", {}, 9000, become=become))
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        assert (ran.exit_code, ran.signal) == (None, signal.SIGTERM)
 
     def test_a_watch_ends_the_program_with_its_reason(self) -> None:
         """The reason is in the result, which is no success and no time-out, and nobody is left."""

@@ -11,6 +11,7 @@ Invariants
   P3  The deadline is kept while the program runs, also when it prints without end or ignores SIGTERM.
   P4  When `run` returns or raises, everything the program started is dead, as far as it can be found:
       by session (children, groups, jobs) and by a mark in the environment (daemons that made a new session).
+      They are looked for among those whose numbers were given since (`newcomers.py`), or among all.
       What could be seen but not killed is counted in `survivors`; so is an unseen holder of the output pipe.
   P5  The program stays a zombie until the sweep is over, so its pid, which names the session, cannot go to a stranger.
   P6  Processes are signalled through a pidfd and recognised again after that was opened; never by pid alone.
@@ -18,7 +19,8 @@ Invariants
   P8  If we are killed with SIGKILL, the kernel kills the program (PR_SET_PDEATHSIG).
 
 What still escapes, when we are not root or it takes trouble: a process that left the session *and* closed our pipe
-*and* hides its environment (wiped it, made itself undumpable as ssh-agent does, or belongs to another user by set-uid);
+*and* hides its environment (wiped it, made itself undumpable as ssh-agent does, or belongs to another user by set-uid),
+or left the session and was given an older number by somebody who may choose them, as those who restore processes do;
 work handed to a daemon that was there before (systemd-run, docker, at);
 and, only when we die by SIGKILL, the grandchildren, since P8 reaches the program itself.
 
@@ -38,6 +40,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from holdfast.errors import Unsupported
 from holdfast.sandbox.family import Family
+from holdfast.sandbox.newcomers import Moment
 from holdfast.sandbox.output import Capture
 from holdfast.sandbox.starting import MARK as MARK
 from holdfast.sandbox.starting import Command as Command
@@ -135,7 +138,9 @@ def beside(
     began = time.monotonic()
     with ExitStack() as stack:
         with _undisturbed():
-            running = _Running(start(command, program, mark), mark, Capture(command.output_limit), on_output)
+            process = start(command, program, mark)
+            family = Family(process.pid, mark, Moment(process.pid - 1, began))
+            running = _Running(process, family, Capture(command.output_limit), on_output)
             stack.callback(running.close)
         yield lambda: _finished(running, command, began, watch, ended)
 
@@ -148,9 +153,10 @@ def _undisturbed() -> Iterator[None]:
     """
     import threading
 
-    before = {number: signal.getsignal(number) for number in _RAISING}
-    ours = threading.current_thread() is threading.main_thread()
-    handlers = {number: handler for number, handler in before.items() if ours and callable(handler)}
+    # In any other thread none is called, and none can be set.
+    numbers = _RAISING if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.getsignal(number) for number in numbers}
+    handlers = {number: handler for number, handler in before.items() if callable(handler)}
     came: list[int] = []
     try:
         for number in handlers:
@@ -188,8 +194,12 @@ def _finished(
 
 def _check_host() -> None:
     """What the invariants stand on; without it nothing is started."""
-    if not os.path.isdir("/proc/self/fd"):
-        raise Unsupported("/proc is not mounted; processes left behind could not be found")
+    try:
+        ours = os.readlink("/proc/self") == str(os.getpid())
+    except OSError:
+        raise Unsupported("/proc is not mounted; processes left behind could not be found") from None
+    if not ours:
+        raise Unsupported("/proc is that of another pid namespace; processes left behind could not be found")
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         raise Unsupported("SIGCHLD is ignored here; exit codes would be lost, and pids reused too early (P5)")
 
@@ -198,14 +208,14 @@ class _Running:
     """One started program and all that comes from it, until it is reaped."""
 
     def __init__(
-        self, process: Popen[bytes], mark: str, capture: Capture, on_output: Callable[[bytes], None] | None
+        self, process: Popen[bytes], family: Family, capture: Capture, on_output: Callable[[bytes], None] | None
     ) -> None:
         assert process.stdout is not None  # asked for in _start
         self.capture = capture
         self.exited = False
         self.left_behind: set[int] = set()
         self.survivors = 0
-        self._process, self._family, self._on_output = process, Family(process.pid, mark), on_output
+        self._process, self._family, self._on_output = process, family, on_output
         self._pipe = process.stdout
         self._end_of_output = self._swept = self._killed = False
         os.set_blocking(self._pipe.fileno(), False)

@@ -2,6 +2,9 @@
 
 Why `preexec_fn`: there is no other way to ask for P8 without a helper program between us and the child.
 It is unsafe where other threads hold locks during the fork; it therefore calls only what was loaded and bound before.
+It makes a start three times as expensive, since our memory is copied for a moment. A kill by another process that
+waits for our end would be cheaper, but that one can be killed first; a signal from the kernel that we ask for when the
+start is over (F_SETOWN) would come too late for who dies during it.
 P8 is tied to the thread that called `run`, which waits there until the program is gone.
 
 What stands before a sandbox (`stage.py`) is done there too: it needs no interpreter of its own then, which takes longer
@@ -16,6 +19,7 @@ import os
 import signal
 import stat
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from holdfast.errors import InvalidInput, Unsupported
@@ -27,7 +31,9 @@ if TYPE_CHECKING:
 MARK = "HOLDFAST_RUN"
 
 _PR_SET_PDEATHSIG = 1
-_RESET_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD)
+_HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD)
+# Not the C library's own; and the two that every Python ignores are given back by every start.
+_RESETTABLE = tuple(sorted(signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGKILL, signal.SIGSTOP}))
 
 
 class Command(NamedTuple):
@@ -130,24 +136,30 @@ def _readable(data: bytes) -> int:
 
 
 def _preparation(command: Command, env: dict[str, str]) -> Callable[[], None]:
-    """What the child does between fork and exec; everything it needs is bound here, before the fork."""
-    import ctypes
+    """What the child does between fork and exec; everything it needs is bound here, before the fork.
+
+    It does only what has an effect: whatever it touches there is memory of ours, which is copied for it page by page.
+    """
     import resource
 
-    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
-    hard_core = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    prctl, parent = _prctl(), os.getpid()
+    soft_core, hard_core = resource.getrlimit(resource.RLIMIT_CORE)
     become, kept = command.become, {0, 1, 2, *command.pass_fds}
+    blocked, ignored = _signals()
+    # Handlers of ours end with the exec, and where there is none they would be called.
+    reset = ignored if become is None else ignored.union(_HANDLED)
 
     def prepare() -> None:
-        if prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
+        if prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0):
             raise OSError("PR_SET_PDEATHSIG is refused")
         if os.getppid() != parent:
             os._exit(127)  # we died before the line above took effect; nobody reads this status
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        for number in _RESET_SIGNALS:
+        if blocked:
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        for number in reset:
             signal.signal(number, signal.SIG_DFL)
-        # A crash must not leave a core file in the user's directory.
-        resource.setrlimit(resource.RLIMIT_CORE, (0, hard_core))
+        if soft_core:  # a crash must not leave a core file in the user's directory
+            resource.setrlimit(resource.RLIMIT_CORE, (0, hard_core))
         if become is not None:
             gc.disable()
             # Also the pipe on which the start of the program is awaited: from now on the deadline is kept.
@@ -157,3 +169,18 @@ def _preparation(command: Command, env: dict[str, str]) -> Callable[[], None]:
             become(env)
 
     return prepare
+
+
+@cache
+def _prctl() -> Callable[[int, int, int, int, int], int]:
+    import ctypes
+
+    return ctypes.CDLL(None).prctl
+
+
+def _signals() -> tuple[bool, frozenset[int]]:
+    """Whether this thread blocks any, and which ones we ignore: as the kernel has it, whoever asked for that."""
+    with open("/proc/thread-self/status", "rb", buffering=0) as file:
+        status = file.read()
+    blocked, ignored = (int(status.partition(name)[2][:16], 16) for name in (b"\nSigBlk:\t", b"\nSigIgn:\t"))
+    return blocked != 0, frozenset(number for number in _RESETTABLE if ignored >> (number - 1) & 1)
