@@ -4,7 +4,8 @@
     python benchmarks/roadmap.py
 
 The contestants only find the structure of the Markdown and hand it over as Python objects, all of which are taken;
-we go on to tasks, ids, files and dependencies. Processor time counts, the contestants take turns, medians are compared.
+we go on to tasks, ids, files and dependencies, and put nothing off: each task is whole.
+Processor time counts, the contestants take turns, medians are compared.
 Python's garbage collector rests while we read, and is on for the others, as it is for whoever calls them.
 Shown beside: pyromark with the collector off, that twice the file takes twice the time, a million lines, and ticking.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given
@@ -40,11 +41,13 @@ LINES = st.sampled_from(
      b"  Priority: low", b"**Prerequisites**: Phase 1", b"  Depends on **Add the parser**", b"  after: Same",
      b"  depends on T001, then after: more", b"  Blocked by Phase 1", b"```", b"  ```", b"````python", b"~~~",
      b"<!-- comment", b"-->", b"", b"", b"  ", b"Prose at the margin.", b"  Prose.", b"\xe2\x9c\x85 Signed",
-     b"- \xe2\x9d\x8c listed sign", b"- [ ] nul \x00", b"- [ ] bad \xff", b"- [ ] \xc3\x9cber"]
+     b"- \xe2\x9d\x8c listed sign", b"- [ ] nul \x00", b"- [ ] bad \xff", b"- [ ] \xc3\x9cber",
+     b"- [x] Ends it -->", b"## 2. Next", b"### 1.2 *Bold* area", b"## 3 Last #"]
 )  # fmt: skip
 FILES = st.tuples(st.lists(LINES, max_size=40), st.sampled_from([b"\n", b"\n", b"\r\n", b"\r"])).map(
     lambda parts: parts[1].join(parts[0])
 )
+Written = bytes | Callable[[re.Match[bytes]], bytes]
 WORDS = st.text(alphabet="abcdefgh ", min_size=3, max_size=20).map(str.strip).filter(lambda text: len(text) > 2)
 
 
@@ -106,7 +109,7 @@ def test_ticking_changes_marks_and_nothing_else(data: bytes, name: str, choices:
     assert ticked(data, name, {task.id: task.done for task in before.tasks}) == data
 
 
-def _with_bodies(roadmap: Roadmap, pattern: re.Pattern[bytes], written: bytes) -> Roadmap:
+def _with_bodies(roadmap: Roadmap, pattern: re.Pattern[bytes], written: Written) -> Roadmap:
     """A roadmap whose bodies are spelled like the file after a substitution in it."""
     bodies = [pattern.sub(written, task.body.encode("utf-8")).decode("utf-8") for task in roadmap.tasks]
     tasks = tuple(task._replace(body=body) for task, body in zip(roadmap.tasks, bodies, strict=True))
@@ -139,6 +142,82 @@ def test_the_usual_line_is_read_like_any_other(data: bytes) -> None:
 def test_a_usual_box_below_a_task_is_read_like_any_other(data: bytes) -> None:
     """An empty box below a task is read in a short way; with a sign of somebody's own in it, it is not."""
     assert parse(_BELOW.sub(rb"\1[.]", data)) == _with_bodies(parse(data), _BELOW, rb"\1[.]")
+
+
+_FENCE = re.compile(rb"((?:\A|(?<=[\r\n]))[ \t]*)(```+)(?=[^`\r\n]*(?:[\r\n]|\Z))")
+_NUMBERED = re.compile(rb"((?:\A|(?<=[\r\n]))##+ \d[^\r\n]*[A-Za-z0-9])(?=[\r\n]|\Z)")
+
+
+def _tildes(found: re.Match[bytes]) -> bytes:
+    return found[1] + b"~" * len(found[2])
+
+
+@given(data=FILES.map(lambda data: data.replace(b"~~~", b"Prose")))
+@example(data=b"- [ ] Add the parser\n```\n- [ ] Add the lexer\n  ```\n- [ ] Ship it.\n")
+@example(data=b"````python\n```\n- [ ] Same\n````\n- [ ] Same\n```\n")
+@example(data=b"- [ ] Same\n  ```\n  depends on T001, then after: more\n  ```\n  after: Same\n")
+def test_usual_code_is_read_like_any_other(data: bytes) -> None:
+    """Code between lines of three backquotes is read in a short way; between tildes it is not, and means the same."""
+    other = _FENCE.sub(_tildes, data)
+    assert parse(other) == _with_bodies(parse(data), _FENCE, _tildes)
+    assert tickable(other) == tickable(data)
+
+
+@given(data=FILES)
+@example(data=b"## Phase 1: Base\n### 1.1 Area\n- [ ] Same\n## 2. Next\n- [ ] Same\n")
+def test_a_numbered_section_is_read_like_any_other(data: bytes) -> None:
+    """The heading of a numbered section is read in a short way; with a closing sign it is not, and means the same."""
+    other = _NUMBERED.sub(rb"\1 #", data)
+    assert parse(other) == _with_bodies(parse(data), _NUMBERED, rb"\1 #")
+
+
+def test_a_comment_that_ends_in_the_line_of_a_task_hides_this_line_and_no_more() -> None:
+    """What begins behind the line in which a comment ends is read, and has its own line; nothing in it is."""
+    roadmap = parse(
+        b"- [ ] One\n<!-- not\n- [ ] Two\n# Gone\n- [ ] Three --> and all else\n  words\n- [ ] Four\n  - [x] part\n"
+    )
+    assert [(task.title, task.line) for task in roadmap.tasks] == [("One", 1), ("Four", 7)]
+    assert [(part.text, part.line) for part in roadmap.tasks[1].subtasks] == [("part", 8)]
+    assert roadmap.title == ""
+
+
+@pytest.mark.parametrize("fence", [b"```", b"````", b"~~~"])
+def test_a_line_in_code_is_no_task_however_it_looks(fence: bytes) -> None:
+    """Code hides the lines in it and no others, at the margin as well, and the tasks below keep their own lines."""
+    inside = b"- [ ] Two\n- [x] Three\n  - [ ] Four\n"
+    data = b"- [ ] One\n" + fence + b"\n" + inside + fence + b"\n- [ ] Five\n  - [x] part\n"
+    roadmap = parse(data)
+    assert [(task.title, task.line) for task in roadmap.tasks] == [("One", 1), ("Five", 7)]
+    assert inside.decode() in roadmap.tasks[0].body
+    assert [(part.text, part.line) for part in roadmap.tasks[1].subtasks] == [("part", 8)]
+    five = roadmap.tasks[1].id
+    assert ticked(data, "ROADMAP.md", {five: True}) == data.replace(b"- [ ] Five", b"- [x] Five")
+
+
+@pytest.mark.parametrize("other", [b"", b"  - [ ] **bold** words\n", b"  - [ ] \xc3\xbcber\n", b"  - [ ] nul \x00\n"])
+def test_subtasks_are_read_alike_beside_any_others(other: bytes) -> None:
+    """A plain subtask has the same title whether or not others in the file have signs in theirs."""
+    found = parse(b"- [ ] One\n  - [ ]  plain words \n- [ ] Two\n" + other)
+    assert [part.text for part in found.tasks[0].subtasks] == ["plain words"]
+    decorated = parse(b"- [ ] One\n  - [ ] **plain** [words](a.md)\n- [ ] Two\n" + other)
+    assert decorated.tasks[0].subtasks == found.tasks[0].subtasks
+
+
+def test_many_tasks_are_read_as_each_of_them_alone() -> None:
+    """Tasks are read many at once: an id, a body and what a task waits for are those that it has in a small file."""
+    kinds = ("Add case {} to `it`", "Über {}", "Say a great deal more about case {} than fits into an id of a task",
+             "Two  blanks {}", "{}", "Ends {}.", "See *{}*")  # fmt: skip
+    titles = [kinds[number % len(kinds)].format(number) for number in range(1_300)]
+    parts = [
+        f"- [ ] {title}\n  Depends on **{titles[number - 700]}**\n" + "\n  More.\n" * (number % 3)
+        for number, title in enumerate(titles)
+    ]
+    tasks = parse("".join(parts).encode()).tasks
+    assert len(tasks) == len(titles)
+    for number, task in enumerate(tasks):
+        alone = parse((parts[number] + parts[number - 700]).encode()).tasks
+        assert (task.id, task.title, task.body) == (alone[0].id, alone[0].title, alone[0].body)
+        assert task.after == (tasks[number - 700].id,) == alone[0].after
 
 
 @pytest.mark.parametrize(("blanks", "tasks"), [(b"", 2), (b" ", 2), (b"  ", 1), (b"\t", 1)])
@@ -215,6 +294,8 @@ def test_an_unknown_id_cannot_be_ticked() -> None:
      b"  - [ ] %d\n", b"<!--\n", b"- [ ] a (depends on T%d)\n", b"1. x %d\n", b"### Task %d: a\n", b"\t\t\t\t%d\n",
      b"\r", b"- [ ] T%d depends on Phase 1\n", b"**Files**: a%d.py\n", b"  depends on %d\n",
      b"# T01 a\n## b\n- [ ] c\n", b"`~~%d\n",
+     b"```\n- [ ] Add it\n```\n", b"```\n- [ ] Add it\n", b"## Legend\n- [ ] Add it\n", b"<!--\n- [ ] Add it -->\n",
+     b"# [ ] Add it\n- [ ] Part of it\n",
      b"- [ ] Dep**end**s on %d\n", b"- [ ] a\n\n\n", b"- [ ] a\n  ```\n  depends on a\n  ```\n"],
 )  # fmt: skip
 def test_thirty_thousand_odd_lines_are_read_in_time(line: bytes) -> None:

@@ -1,6 +1,6 @@
 """Drafting: the lines of a scan become an outline.
 
-    matches ──outlined──▶ Outline(phases, sections, drafts)
+    Usual, matches ──outlined──▶ Outline(phases, sections, drafts)
 
 Invariants
   D1  What has a box or a sign is a task, or a subtask of the task it is indented under; whatever else may be odd.
@@ -12,17 +12,19 @@ Invariants
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 
+from holdfast.intake.roadmap.headings import describe, phase_in
 from holdfast.intake.roadmap.marks import BOXES, Mark, box_mark, unsigned
-from holdfast.intake.roadmap.outline import LineNumbers, Outline, PhaseDraft, Section, Step, measure
+from holdfast.intake.roadmap.outline import Apart, LineNumbers, Outline, PhaseDraft, Piece, Section, Step, measure
 from holdfast.intake.roadmap.scan import (
+    CODE,
     COMMENT,
     FENCE,
     FIELD,
     HEADING,
     ITEM,
     LINE,
-    PLAIN,
     Field,
     Item,
     Text,
@@ -32,15 +34,13 @@ from holdfast.intake.roadmap.scan import (
     unknown_mark,
     width_of,
 )
+from holdfast.intake.roadmap.usual import Usual, usual_of
 from holdfast.intake.roadmap.words import plain
 from holdfast.model.task import Remark
 
-_PHASE = re.compile(
-    r"(?:\*\*)?(?:Phase|PHASE|phase|Milestone|MILESTONE|Stage|Sprint|Epic|Iteration)[ ]*"
-    r"(?P<number>\d{1,6}(?:\.\d{1,6}){0,5}|[IVX]{1,6}\b|[A-Z]\b|N\b)?(?P<rest>[^\n]*)"
-)
-_BARE_PHASE = re.compile(r"(?:Phases|Milestones|Stages|Sprints|Epics|Iterations)\b")
 _SECTION_NUMBER = re.compile(r"(\d{1,6}(?:\.\d{1,6}){0,8})[.:)]?[ \t]")
+# The title of a section with nothing else in it.
+_NUMBERED = re.compile(_SECTION_NUMBER.pattern + r"[^*_~\[\x80-\U0010ffff]*(?<=[A-Za-z0-9])\Z")
 _HEADING_BOX = re.compile(r"\[(.?)\][ \t]+")
 _HEADING_TASK = re.compile(r"(?:Task|TASK|Step|STEP)[ ]?#?\d|T\d{2,6}\b")
 _LEGEND = re.compile(r"(?i)(?:\W*)(?:legend|key|status (?:icons?|legend|key)|symbols)\b")
@@ -50,14 +50,10 @@ _HIDING = frozenset({FENCE, COMMENT})
 
 
 def outlined(text: Text, remarks: list[Remark]) -> Outline:
-    writer = _Writer(text)
-    position, length = 0, len(text.raw)
-    while position <= length:
-        position = writer.read(position)
-    writer.close(length)
-    writer.close_heading(0, length)
+    writer = _Writer(text, usual_of(text.lines))
+    writer.read()
     outline = writer.outline
-    measure(outline, text.lines, writer.closed)
+    measure(outline, text.lines, writer.usual, writer.pieces, writer.closed)
     numbers = LineNumbers(text.lines, outline)
     for phase in outline.phases:
         phase.line = numbers.at(phase.start)
@@ -69,9 +65,17 @@ def outlined(text: Text, remarks: list[Remark]) -> Outline:
 class _Writer:
     """The outline so far, and what is open in it."""
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: Text, usual: Usual) -> None:
         self.text = text
+        self.usual = usual
         self.outline = Outline()
+        # The drafts so far, but for the last usual lines, from `taken` on to `seen`; and how many that are in all.
+        self.pieces: list[Piece] = []
+        self.taken = self.seen = self.count = 0
+        # How many drafts there are more than usual lines.
+        self.more = 0
+        # By how much the lines are ahead of the rest here.
+        self.ahead = 0
         # What is odd, and where.
         self.odd: list[tuple[int, str]] = []
         # How many drafts there were when the last one was closed: while there are more, the last one is open.
@@ -87,60 +91,130 @@ class _Writer:
         self.phase = -1
         self.legend = False
 
-    def read(self, position: int) -> int:
-        """All lines from here to the end of the next code or comment; returns where to go on.
+    def read(self) -> None:
+        position, length = 0, len(self.usual.rest)
+        while position < length:
+            position = self.read_on(position)
+        self.go_below_heading(amount := len(self.usual.starts))
+        self.seen, self.count = amount, amount + self.more
+        end = len(self.text.raw)
+        self.close(end)
+        self.close_heading(0, end)
+        self.split_off()
 
-        A plain line, which most are, is a draft at once: `add_item` would do the same with it.
-        """
-        draft = self.outline.drafts.append
-        usual = self.heading is None and not self.legend
-        for found in LINE.finditer(self.text.lines, position):
+    def read_on(self, position: int) -> int:
+        """All lines from here to the end of the next comment or odd code; returns where to go on."""
+        rest, gaps, ahead = self.usual.rest, self.usual.gaps, self.usual.ahead
+        seen = self.seen
+        for found in LINE.finditer(rest, position):
+            start = found.start()
+            while gaps[seen] <= start:
+                seen += 1
+            if self.heading is not None or self.legend:
+                self.go_below_heading(seen)
+            self.seen, self.count, self.ahead = seen, seen + self.more, ahead[seen]
             kind = found.lastindex
-            if kind == PLAIN and usual:
-                draft(found)
-            elif kind == FIELD:
-                blanks, name, value = found.group(3, 10, 11)
-                self.add_field(name.lower(), value.strip(), blanks)
+            if kind == FIELD:
+                self.add_field(*found.group(8, 9, 1))
+            elif kind == HEADING:
+                self.add_heading(found)
+            elif kind == CODE:
+                self.hide(start, found.end())
             elif kind in _HIDING:
                 if (end := self.end_of_hidden(found)) > 0:
-                    self.outline.hidden.append((found.start(), end - 1))
                     return end
             else:
-                if kind == HEADING:
-                    self.add_heading(found)
-                else:
-                    self.add_item(found)
-                usual = self.heading is None and not self.legend
-        return len(self.text.lines)
+                self.add_item(found)
+        return len(rest)
+
+    def go_below_heading(self, seen: int) -> None:
+        """Look at the usual lines before this one. Each is a draft by itself, but below some headings."""
+        while (place := self.seen) < seen and (self.heading is not None or self.legend):
+            self.add_below_heading(place)
+            self.seen = place + 1
+
+    # ── drafts ──
+
+    def split_off(self) -> None:
+        """What is seen so far is a piece of its own."""
+        if self.seen > self.taken:
+            self.pieces.append(range(self.taken, self.seen))
+        self.taken = self.seen
+
+    def skip(self, seen: int) -> None:
+        """The usual lines from here to that one are no drafts."""
+        self.split_off()
+        self.more -= seen - self.seen
+        self.taken = self.seen = seen
+
+    def add_draft(self, found: re.Match[str], item: Item) -> None:
+        self.split_off()
+        self.pieces.append(Apart(found.start() + self.ahead, found.end() + self.ahead))
+        self.outline.items[self.count] = item
+        self.more += 1
+        self.count += 1
+
+    # ── what is hidden ──
+
+    def hide(self, start: int, end: int) -> None:
+        """Code, from here to there in the rest."""
+        usual = self.usual
+        start += self.ahead
+        # Those that stand at the end come behind it.
+        if usual.gaps[self.seen] < end:
+            self.skip(bisect_left(usual.gaps, end, self.seen))
+        self.outline.hidden.append((start, end + usual.ahead[self.seen] - 1))
 
     def end_of_hidden(self, found: re.Match[str]) -> int:
         """Where the code or the comment that begins here ends; 0 where it hides nothing. What never ends is told."""
-        lines = self.text.lines
         if found.lastindex == COMMENT:
-            if (end := lines.find("-->", found.end())) < 0:
-                self.odd.append((found.start(), "this comment is never closed: all below it is hidden"))
-            return end if end >= 0 else len(lines)
-        fence = found[FENCE]
+            return self.end_of_comment(found)
+        fence, rest = found[FENCE], self.usual.rest
         if self.unclosed.get(fence[0], 99) <= len(fence):
             return 0
-        if not (end := end_of_fence(fence, lines, found.end())):
+        if end := end_of_fence(fence, rest, found.end()):
+            self.hide(found.start(), end)
+        else:
             self.unclosed[fence[0]] = len(fence)
-            self.odd.append((found.start(), "this code fence is never closed: the lines below it are read as text"))
+            what = "this code fence is never closed: the lines below it are read as text"
+            self.odd.append((found.start() + self.ahead, what))
         return end
+
+    def end_of_comment(self, found: re.Match[str]) -> int:
+        """It may end in a usual line, so that is sought in all lines."""
+        usual, lines, start = self.usual, self.text.lines, found.start() + self.ahead
+        if (end := lines.find("-->", found.end() + self.ahead)) < 0:
+            self.odd.append((start, "this comment is never closed: all below it is hidden"))
+            end = len(lines)
+        self.outline.hidden.append((start, end - 1))
+        if (seen := bisect_left(usual.starts, end, self.seen)) > self.seen:
+            self.skip(seen)
+            return max(usual.gaps[seen - 1], end - usual.ahead[seen])
+        return end - self.ahead
+
+    # ── what is open ──
 
     def open_indent(self) -> int | None:
         """How far the open draft is indented; None where none is open."""
-        place = len(self.outline.drafts) - 1
+        place = self.count - 1
         if place < self.shut:
             return None
         item = self.outline.items.get(place)
         return item.indent if item is not None else 0
 
+    def is_under_a_task(self, indent: int) -> bool:
+        place = self.count - 1
+        if place < self.shut:
+            return False
+        owner = self.outline.items.get(place)
+        if owner is None:
+            return indent >= 2
+        return owner.mark is not None and indent >= owner.indent + 2
+
     def close(self, end: int) -> None:
-        amount = len(self.outline.drafts)
-        if amount > self.shut:
-            self.closed[amount - 1] = end
-            self.shut = amount
+        if self.count > self.shut:
+            self.closed[self.count - 1] = end
+            self.shut = self.count
 
     def close_heading(self, level: int, end: int) -> None:
         if self.heading is not None and level <= self.heading_level:
@@ -153,50 +227,57 @@ class _Writer:
     def add_item(self, found: re.Match[str]) -> None:
         # Boxes below a task, of which there are many, take a short way: `add_marked` would do the same with them.
         if found.lastindex == ITEM and not self.legend:
-            blanks, char, words = found.group(3, 5, 7)
+            blanks, char, words = found.group(1, 3, 5)
             mark = BOXES.get(char)
             if mark is not None and self.is_under_a_task(width_of(blanks)) and words.strip():
-                self._add_step(found, mark, words)
+                self._add_step(found.start() + self.ahead, mark, words)
                 return
-        item = item_of(found)
+        item = item_of(found, self.ahead)
         if item.mark is None:
             if char := unknown_mark(found):
-                self.odd.append((found.start(), f"[{char}] is no known mark: the line is not read as a task"))
+                what = f"[{char}] is no known mark: the line is not read as a task"
+                self.odd.append((found.start() + self.ahead, what))
             self.add_unmarked(found, item)
         elif not item.text.strip():
-            self.odd.append((found.start(), "this box has no text: it is not read as a task"))
+            what = "this box has no text: it is not read as a task"
+            self.odd.append((found.start() + self.ahead, what))
         elif not self.legend:
             self.add_marked(found, item, item.mark)
 
-    def is_under_a_task(self, indent: int) -> bool:
-        place = len(self.outline.drafts) - 1
-        if place < self.shut:
-            return False
-        owner = self.outline.items.get(place)
-        if owner is None:
-            return indent >= 2
-        return owner.mark is not None and indent >= owner.indent + 2
-
-    def _add_step(self, found: re.Match[str], mark: Mark, words: str) -> None:
-        steps = self.outline.steps.setdefault(len(self.outline.drafts) - 1, [])
+    def _add_step(self, start: int, mark: Mark, words: str) -> None:
+        steps = self.outline.steps.setdefault(self.count - 1, [])
         # Made as a tuple, as other nouns of which there are many: the constructor of a named one takes twice as long.
-        steps.append(tuple.__new__(Step, (found.start(), mark, words)))
+        steps.append(tuple.__new__(Step, (start, mark, words)))
 
     def add_marked(self, found: re.Match[str], item: Item, mark: Mark) -> None:
-        outline = self.outline
         if self.is_under_a_task(item.indent):
-            self._add_step(found, mark, item.text)
+            self._add_step(found.start() + self.ahead, mark, item.text)
             return
-        if self.heading is not None and self.heading.mark is None:
-            # What it asks for is in the boxes below it: they are the tasks, and it is their section.
-            # No candidate is taken up below such a heading, so it is the last draft.
+        self._drop_heading()
+        self.add_draft(found, item)
+
+    def add_below_heading(self, place: int) -> None:
+        """A usual line in a legend, or below a heading that may be a task: `add_item` would do the same with it."""
+        self.count = place + self.more
+        if not self.legend and not self.is_under_a_task(0):
             self._drop_heading()
-        outline.items[len(outline.drafts)] = item
-        outline.drafts.append(found)
+            return
+        if not self.legend:
+            mark = BOXES[self.usual.boxes[place]]
+            self._add_step(self.usual.starts[place], mark, self.usual.titles[place])
+        self.skip(place + 1)
 
     def _drop_heading(self) -> None:
-        self.outline.drafts.pop()
-        place = self.shut = len(self.outline.drafts)
+        """What a heading asks for is in the boxes below it: they are the tasks, and it is their section.
+
+        No candidate is taken up below such a heading, so it is the last draft.
+        """
+        if self.heading is None or self.heading.mark is not None:
+            return
+        self.pieces.pop()
+        self.more -= 1
+        self.count -= 1
+        place = self.shut = self.count
         del self.outline.items[place]
         del self.closed[place]
         self.heading = None
@@ -213,22 +294,21 @@ class _Writer:
         owner = self.open_indent()
         if owner is not None and item.indent >= owner + 2:
             if said is not None:
-                outline.fields.setdefault(len(outline.drafts) - 1, []).append(said)
+                outline.fields.setdefault(self.count - 1, []).append(said)
             return
-        self.close(found.start())
+        self.close(found.start() + self.ahead)
         if said is not None:
-            self.add_field(said.name, said.value, found[3])
+            self.add_field(said.name, said.value, found[1])
         elif item.bullet and item.indent < 2 and self.heading is None and item.text.strip():
-            outline.items[len(outline.drafts)] = item
-            outline.drafts.append(found)
+            self.add_draft(found, item)
 
     # ── fields ──
 
     def add_field(self, name: str, value: str, blanks: str) -> None:
-        outline = self.outline
-        owner = self.open_indent()
+        outline, name, value = self.outline, name.lower(), value.strip()
+        owner = self.open_indent() if self.count > self.shut else None
         if owner is not None and width_of(blanks) > owner:
-            outline.fields.setdefault(len(outline.drafts) - 1, []).append(Field(name, value))
+            outline.fields.setdefault(self.count - 1, []).append(Field(name, value))
         elif owner is None and self.heading is not None:
             outline.fields.setdefault(self.heading_place, []).append(Field(name, value))
         elif name.startswith("file"):
@@ -236,15 +316,27 @@ class _Writer:
             outline.described = True
         elif self.phase >= 0:
             outline.described = True
-            _describe(outline.phases[self.phase], name, self.text.clean(plain(value)))
+            describe(outline.phases[self.phase], name, self.text.clean(plain(value)))
 
     # ── headings ──
 
     def add_heading(self, found: re.Match[str]) -> None:
-        start, level, words = found.start(), len(found[8]) + 1, found[9].strip()
+        signs, words = found.group(6, 7)
+        start, level, words = found.start() + self.ahead, len(signs) + 1, words.strip()
         self.close(start)
         if self.heading is not None:
             self.close_heading(level, start)
+        # Numbered sections, of which there are many, take a short way: all below would do the same with them.
+        if level > 1 and not self.text.dirty and (numbered := _NUMBERED.match(words)) is not None:
+            self.legend = False
+            if self.phase >= 0 and level <= self.outline.phases[self.phase].level:
+                self.phase = -1
+            section = tuple.__new__(Section, (words, numbered[1], start, level, self.phase, self.count, []))
+            self.outline.sections.append(section)
+        else:
+            self._add_other_heading(found, start, level, words)
+
+    def _add_other_heading(self, found: re.Match[str], start: int, level: int, words: str) -> None:
         box = _HEADING_BOX.match(words) if words[:1] == "[" else None
         mark = box_mark(box[1]) if box else None
         words = plain(unsigned(words[box.end() :] if box and mark else words).rstrip("# \t"))
@@ -257,7 +349,7 @@ class _Writer:
 
     def _place(self, start: int, level: int, words: str, worded: bool) -> None:
         outline, number = self.outline, ""
-        if worded and (found := _phase_in(words)) is not None:
+        if worded and (found := phase_in(words)) is not None:
             title = found["rest"].strip().lstrip(":.)–—-").strip()
             outline.phases.append(PhaseDraft(found["number"] or "", self.text.clean(title or words), level, start))
             self.phase = len(outline.phases) - 1
@@ -270,38 +362,15 @@ class _Writer:
         if not worded and words and (numbered := _SECTION_NUMBER.match(words)) is not None:
             number = numbered[1]
         title = self.text.clean(words) if self.text.dirty else words
-        outline.sections.append(
-            tuple.__new__(Section, (title, number, start, level, self.phase, len(outline.drafts), []))
-        )
+        outline.sections.append(Section(title, number, start, level, self.phase, self.count, []))
 
     def _add_heading_task(self, found: re.Match[str], words: str, mark: Mark | None, box: re.Match[str] | None) -> None:
-        outline = self.outline
         # Sought only where it is: a file of headings without a box would be searched to its end for each.
-        place = self.text.raw.find("[", found.start()) + 1 if box else 0
+        place = self.text.raw.find("[", found.start() + self.ahead) + 1 if box else 0
         self.heading = Item(_OUTSIDE, "", mark, words, place, place + (len(box[1]) if box else 0), True)
-        self.heading_level, self.heading_place = len(found[8]) + 1, len(outline.drafts)
-        outline.items[self.heading_place] = self.heading
-        outline.drafts.append(found)
+        self.heading_level, self.heading_place = len(found[6]) + 1, self.count
+        self.add_draft(found, self.heading)
         if mark is None:
             # It has no text of its own before it is known to be a task: nothing is indented under it.
-            self.closed[self.heading_place] = found.end() - 1
-            self.shut = len(outline.drafts)
-
-
-def _phase_in(words: str) -> re.Match[str] | None:
-    """The phase that a heading names."""
-    found = _PHASE.match(words)
-    if found is None or _BARE_PHASE.match(words):
-        return None
-    return found if found["number"] or found["rest"][:1] in (":", " ", "-", "") else None
-
-
-def _describe(phase: PhaseDraft, name: str, value: str) -> None:
-    if name in ("goal", "goals", "objective", "purpose"):
-        phase.goal = phase.goal or value
-    elif name == "priority":
-        phase.priority = phase.priority or value
-    elif name.startswith(("effort", "estimate")):
-        phase.effort = phase.effort or value
-    elif name.startswith(("prerequisite", "depend", "blocked")):
-        phase.prerequisite = phase.prerequisite or value
+            self.closed[self.heading_place] = found.end() + self.ahead - 1
+            self.shut = self.count

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from holdfast.intake.roadmap.acceptance import remarks_of
 from holdfast.intake.roadmap.located import Fault, located
@@ -10,26 +12,37 @@ from holdfast.intake.roadmap.markdown import markdown_reading
 from holdfast.intake.roadmap.reading import Reading
 from holdfast.intake.roadmap.scan import Text, text_of
 from holdfast.intake.roadmap.taskfile import is_task_file, task_reading
-from holdfast.model.task import Remark, Roadmap
+from holdfast.model.task import Remark, Roadmap, Task
 
 NAME = "ROADMAP.md"
+_Read = TypeVar("_Read")
 
 
 def parse(data: bytes, name: str = NAME) -> Roadmap:
     """The tasks of a roadmap. Any bytes give one; what is odd about them is told in its remarks."""
-    found = reading_of(text_of(data), name).roadmap
-    unfit = tuple(remarks_of(found.tasks))
+    text = text_of(data)
+    # What else a reading holds is gone before the collector looks at what is new.
+    found, commanded = _undisturbed(lambda: _without_spots(_read(text, name)))
+    unfit = tuple(remarks_of(commanded))
     return found._replace(remarks=tuple(sorted((*found.remarks, *unfit)))) if unfit else found
 
 
+def _without_spots(reading: Reading) -> tuple[Roadmap, Sequence[Task]]:
+    return reading.roadmap, reading.commanded
+
+
 def reading_of(text: Text, name: str) -> Reading:
+    return _undisturbed(lambda: _read(text, name))
+
+
+def _undisturbed(read: Callable[[], _Read]) -> _Read:
     """Python's garbage collector rests meanwhile: a reading is tuples of tuples without cycles, and it would walk all
     of them again each time that their number has grown by a quarter.
     """
     was_on = gc.isenabled()
     gc.disable()
     try:
-        return _read(text, name)
+        return read()
     finally:
         # Also where somebody else turned it off for a while beside us: then that one turns it on again as well.
         if was_on:
@@ -52,4 +65,4 @@ def _read(text: Text, name: str) -> Reading:
 
 
 def _unread(line: int, what: str) -> Reading:
-    return Reading(Roadmap("prose", "", (), (), (Remark(line, what),)), dict)
+    return Reading(Roadmap("prose", "", (), (), (Remark(line, what),)), (), dict)

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from binascii import crc32
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from operator import add
+from itertools import repeat
 from struct import pack
 from typing import NamedTuple
-from zlib import crc32
 
 MAX_ID = 48
 _DIGEST = 8
@@ -27,6 +27,8 @@ _SLUG = MAX_ID - _DIGEST - 1
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}\Z")
 # Letters and digits stay, all else separates. Newlines stay too: many titles are translated at once.
 _TABLE = bytes(n if n < 128 and (chr(n).isalnum() or n == 10) else 45 for n in range(256))
+# So many titles stay in the memory of the processor itself while one step follows the other.
+_AT_ONCE = 500
 _APART = re.compile(r"[^a-z0-9]+")
 
 
@@ -45,28 +47,30 @@ def is_id(text: str) -> bool:
 
 def ids_of(titles: Sequence[str], written: Sequence[str], naming: Callable[[int], Naming]) -> list[str]:
     """An id for each task: the one written for it, if any; `naming` is asked only where two would share one."""
-    plain = _plain_ids(titles)
+    plain: list[str] = []
+    for start in range(0, len(titles), _AT_ONCE):
+        plain += _plain_ids(titles[start : start + _AT_ONCE])
     if not any(written):
-        ids, folded = list(plain), set(plain)
+        ids, folded = plain, set(plain)
     else:
         ids = [given if given and is_id(given) else made for given, made in zip(written, plain, strict=True)]
         folded = {id.lower() for id in ids}
-    return ids if len(folded) == len(ids) else _told_apart(ids, plain, naming)
+    return ids if len(folded) == len(ids) else _told_apart(list(ids), plain, naming)
 
 
 def _plain_ids(titles: Sequence[str]) -> list[str]:
-    """All at once, because most of the time goes into calls, not into characters."""
-    if not titles:
-        return []
+    """Many at once, because most of the time goes into calls, not into characters."""
     joined = "\n".join(titles).lower()
     spelled = joined.encode("utf-8", "replace")
     slugs = _slugs(spelled) if joined.isascii() else [_slug(title) for title in titles]
-    stems = [stem if 0 < len(stem := slug.strip("-")) <= _SLUG else _cut(stem) for slug in slugs]
+    stems = list(map(str.strip, slugs, repeat("-")))
+    if not all(stems) or max(map(len, stems)) > _SLUG:
+        stems = [stem if 0 < len(stem) <= _SLUG else _cut(stem) for stem in stems]
     # A checksum tells titles apart that differ by a few letters better than chance would. It is no protection, and none
     # is needed: who writes the title writes the box beside it.
     sums = list(map(crc32, spelled.split(b"\n")))
-    digests = pack(f">{len(sums)}I", *sums).hex("\n", 4).replace("\n", "\n-")
-    return list(map(add, stems, f"-{digests}".split("\n")))
+    digests = pack(f">{len(sums)}I", *sums).hex("-", 4).split("-")
+    return list(map("-".join, zip(stems, digests, strict=True)))
 
 
 def _slugs(spelled: bytes) -> list[str]:

@@ -15,27 +15,34 @@ from itertools import repeat
 
 from holdfast.intake.roadmap.drafting import outlined
 from holdfast.intake.roadmap.ids import Naming, ids_of, is_id
-from holdfast.intake.roadmap.marks import HELD, SAID, may_set_aside, set_aside, unsigned
+from holdfast.intake.roadmap.marks import BOXES, HELD, SAID, may_set_aside, set_aside, unsigned
 from holdfast.intake.roadmap.needs import Rows, needs_of
 from holdfast.intake.roadmap.order import phase_order
 from holdfast.intake.roadmap.outline import Outline, Section
 from holdfast.intake.roadmap.reading import Reading, Spot
 from holdfast.intake.roadmap.references import circles
-from holdfast.intake.roadmap.scan import PLAIN, Field, Item, Text, item_of
+from holdfast.intake.roadmap.scan import Field, Item, Text
+from holdfast.intake.roadmap.usual import MARK
 from holdfast.intake.roadmap.words import Line, line_of, listed_paths, paths_in, places_that_say_more, plain
 from holdfast.model.task import Format, Held, Phase, Remark, Roadmap, Subtask, Task
 
 _WORK = re.compile(r"(?i)\b(?:tasks?|to-?dos?|to do|roadmap|plan|steps?|milestones?|backlog|next|work items?)\b")
 _MARGIN = re.compile(r"\n[ \t]*\n(?=[^ \t\n])")
 _COMMAND = re.compile(r"`([^`\n]{1,2000})`[ \t.]*\Z")
+# What `plain` and `unsigned` take off has one of these in it, or is no ASCII.
+_DECORATED = "[*_~:"
 _MAX_REMARKS = 1_000
+# So many texts are searched in one go for what few of them have.
+_AT_ONCE = 500
 
 
 def markdown_reading(text: Text) -> Reading:
     remarks: list[Remark] = []
     outline = outlined(text, remarks)
     _count(outline, text, remarks)
-    titles, said = _titles(outline, text)
+    texts = _texts(outline)
+    joined = "\n".join(texts)
+    titles, said = _titles(texts, joined, outline, text)
     ids = _ids(outline, titles, said, remarks)
     phases = _phases(outline)
     retold = range(len(titles)) if text.dirty else said.keys()
@@ -45,22 +52,22 @@ def markdown_reading(text: Text) -> Reading:
     phases = phase_order(outline, phases, text, remarks)
     remarks += circles([tasks[place] for place in sorted(after)])
     kind = _format(outline, said, len(tasks), bool(after))
-    held = tuple(_held(outline, text, tasks))
+    held = tuple(_held(texts, joined, outline, tasks))
     roadmap = Roadmap(kind, outline.title, phases, tasks, _told(remarks, tasks), held)
-    return Reading(roadmap, lambda: _spots(outline, ids))
+    commanded = [task for place in sorted(outline.fields) if (task := tasks[place]).accept]
+    return Reading(roadmap, commanded, lambda: _spots(outline, ids))
 
 
-def _held(outline: Outline, text: Text, tasks: Sequence[Task]) -> Iterator[Held]:
+def _held(texts: Sequence[str], joined: str, outline: Outline, tasks: Sequence[Task]) -> Iterator[Held]:
     """What its mark or its words set aside, in the order of the file; what is ticked is done, whatever it says."""
     marked = {
         place: HELD[item.mark.standing]
         for place, item in outline.items.items()
         if item.mark is not None and item.mark.standing in HELD
     }
-    if may_set_aside(text.lines):
-        for place, draft in enumerate(outline.drafts):
-            item = outline.items.get(place)
-            if not tasks[place].done and (because := set_aside(item.text if item is not None else draft[PLAIN])):
+    if may_set_aside(joined):
+        for place, words in enumerate(texts):
+            if not tasks[place].done and (because := set_aside(words)):
                 marked.setdefault(place, because)
     yield from (Held(tasks[place].id, marked[place]) for place in sorted(marked))
 
@@ -88,12 +95,13 @@ def _count(outline: Outline, text: Text, remarks: list[Remark]) -> None:
             remarks.append(Remark(outline.lines[place], f"this task {SAID[item.mark.standing]}"))
     if not candidates:
         return
-    amount = len(outline.drafts)
+    amount = len(outline.starts)
     alone = len(candidates) == amount
     whole = alone and _is_mostly_a_list(text, amount)
-    marked = {outline.places[place] for place in range(amount) if place not in candidates}
+    places = list(outline.spread(range(len(outline.sections))))
+    marked = {at for place, at in enumerate(places) if place not in candidates}
     kept: list[int] = []
-    for place, at in enumerate(outline.places):
+    for place, at in enumerate(places):
         if place not in candidates or (
             at not in marked and _counts(outline.items[place], outline.sections[at], outline, whole, alone)
         ):
@@ -121,25 +129,34 @@ def _is_mostly_a_list(text: Text, items: int) -> bool:
 # ── the parts of tasks ──
 
 
-def _titles(outline: Outline, text: Text) -> tuple[list[str], dict[int, Line]]:
-    """What the lines of the tasks say: the title of each, and by their places those that say more."""
-    # An item says its own text; all others are plain, and have theirs in the match.
-    texts = [draft[PLAIN] for draft in outline.drafts]
+def _texts(outline: Outline) -> Sequence[str]:
+    """What the lines of the tasks say behind their boxes."""
+    if not outline.items:
+        return outline.texts
+    texts = list(outline.texts)
     for place, item in outline.items.items():
         texts[place] = item.text
+    return texts
+
+
+def _titles(texts: Sequence[str], joined: str, outline: Outline, text: Text) -> tuple[Sequence[str], dict[int, Line]]:
+    """The title of each task, and by their places the lines of those that say more."""
     if text.dirty:
         texts = [text.clean(words) for words in texts]
     said = {place: line_of(texts[place]) for place in outline.items}
-    for place in places_that_say_more("\n".join(texts)):
+    for place in places_that_say_more(joined):
         if place not in said:
             said[place] = line_of(texts[place])
+    if not said:
+        return texts, said
+    titles = list(texts)
     for place, line in said.items():
-        texts[place] = line.title
-    return texts, said
+        titles[place] = line.title
+    return titles, said
 
 
 def _numbers(outline: Outline, said: dict[int, Line]) -> list[str]:
-    numbers = [""] * len(outline.drafts)
+    numbers = [""] * len(outline.starts)
     for place, item in outline.items.items():
         numbers[place] = item.bullet[:-1]
     for place, line in said.items():
@@ -149,18 +166,30 @@ def _numbers(outline: Outline, said: dict[int, Line]) -> list[str]:
 
 def _bodies(outline: Outline, text: Text) -> list[str]:
     """The texts below the tasks' own lines; what follows at the margin is cut off in the outline as well."""
-    lines, heads, ends = text.lines, outline.heads, outline.ends
-    bodies = [lines[head : end + 1].rstrip() for head, end in zip(heads, ends, strict=True)]
-    for place in [place for place, body in enumerate(bodies) if "\n\n" in body or " \n" in body]:
+    heads, ends = outline.heads, outline.ends
+    bodies = outline.tails
+    for place in _with_blank_lines(bodies):
         item = outline.items.get(place)
-        if (item is None or item.indent >= 0) and (margin := _MARGIN.search(bodies[place])) is not None:
-            bodies[place] = bodies[place][: margin.start()].rstrip()
+        body = bodies[place].rstrip()
+        if (item is None or item.indent >= 0) and (margin := _MARGIN.search(body)) is not None:
+            bodies[place] = body[: margin.start()].rstrip()
             ends[place] = heads[place] - 1 + len(bodies[place])
     if text.returns or text.dirty:
-        for place in [place for place, body in enumerate(bodies) if body]:
+        for place in [place for place, body in enumerate(bodies) if body and not body.isspace()]:
             raw = text.raw[heads[place] - 1 : ends[place]]
             bodies[place] = text.clean(raw.replace("\r\n", "\n").replace("\r", "\n")).rstrip()
-    return [body.lstrip("\n") for body in bodies]
+    return list(map(str.lstrip, map(str.rstrip, bodies), repeat("\n")))
+
+
+def _with_blank_lines(tails: Sequence[str]) -> list[int]:
+    """The places of those that may have one; many that have none are seen at once."""
+    found: list[int] = []
+    for start in range(0, len(tails), _AT_ONCE):
+        part = tails[start : start + _AT_ONCE]
+        joined = "".join(part)
+        if "\n\n" in joined or " \n" in joined:
+            found += [place for place, tail in enumerate(part, start) if "\n\n" in tail or " \n" in tail]
+    return found
 
 
 def _ids(outline: Outline, titles: Sequence[str], said: dict[int, Line], remarks: list[Remark]) -> list[str]:
@@ -169,7 +198,7 @@ def _ids(outline: Outline, titles: Sequence[str], said: dict[int, Line], remarks
         _remark_on_written(written, outline, remarks)
 
     def naming(index: int) -> Naming:
-        section = outline.sections[outline.places[index]]
+        section = outline.section_of(index)
         phase = outline.phases[section.phase].title if section.phase >= 0 else ""
         return Naming(titles[index], phase, section.title)
 
@@ -203,26 +232,29 @@ def _tasks(
     rows: Rows, outline: Outline, text: Text, said: dict[int, Line], after: dict[int, tuple[str, ...]],
     phases: Sequence[Phase],
 ) -> tuple[Task, ...]:  # fmt: skip
-    sections, places = outline.sections, outline.places
     # The last is for tasks in no phase, whose place is -1.
     ids = [*(phase.id for phase in phases), ""]
-    phase_of = [ids[section.phase] for section in sections]
-    title_of = [section.title for section in sections]
-    before: list[tuple[str, ...]] = [()] * len(places)
+    phase_of = outline.spread([ids[section.phase] for section in outline.sections])
+    title_of = outline.spread([section.title for section in outline.sections])
+    amount = len(rows.ids)
+    before: list[tuple[str, ...]] = [()] * amount
     for place, earlier in after.items():
         before[place] = earlier
-    parallel = [False] * len(places)
+    parallel = [False] * amount
     for place, line in said.items():
         parallel[place] = line.parallel
-    done = [draft[1] != " " for draft in outline.drafts]
+    done = list(map(" ".__ne__, outline.boxes))
     for place, item in outline.items.items():
         done[place] = item.mark is not None and item.mark.done
     blank = repeat("")
-    made = list(map(tuple.__new__, repeat(Task), zip(
-        rows.ids, rows.titles, rows.numbers, [phase_of[at] for at in places], [title_of[at] for at in places],
+    tasks = tuple(map(tuple.__new__, repeat(Task), zip(
+        rows.ids, rows.titles, rows.numbers, phase_of, title_of,
         rows.bodies, _files(rows.titles, outline), _subtasks(outline, text), before,
         parallel, blank, blank, blank, done, outline.lines, strict=False,
     )))  # fmt: skip
+    if not outline.fields:
+        return tasks
+    made = list(tasks)
     for place, fields in outline.fields.items():
         made[place] = _described(made[place], fields)
     return tuple(made)
@@ -233,11 +265,11 @@ def _files(titles: Sequence[str], outline: Outline) -> list[tuple[str, ...]]:
     known: dict[tuple[str, ...], tuple[str, ...]] = {}
     shared: list[tuple[str, ...]] = []
     for section in outline.sections:
-        values = tuple(section.files)
-        if values not in known:
-            known[values] = tuple(path for value in values for path in listed_paths(value))
-        shared.append(known[values])
-    files = [shared[at] for at in outline.places]
+        paths = known.get(values := tuple(section.files))
+        if paths is None:
+            paths = known[values] = tuple(path for value in values for path in listed_paths(value))
+        shared.append(paths)
+    files = list(outline.spread(shared))
     joined = "\n".join(titles)
     if "/" in joined or ("." in joined and "`" in joined):
         for place, title in enumerate(titles):
@@ -247,17 +279,25 @@ def _files(titles: Sequence[str], outline: Outline) -> list[tuple[str, ...]]:
 
 
 def _subtasks(outline: Outline, text: Text) -> list[tuple[Subtask, ...]]:
-    found: list[tuple[Subtask, ...]] = [()] * len(outline.drafts)
+    found: list[tuple[Subtask, ...]] = [()] * len(outline.starts)
+    titles = iter(_plain_steps([step.text.strip() for steps in outline.steps.values() for step in steps], text))
     for place, steps in outline.steps.items():
         line, position = outline.lines[place], outline.starts[place]
         made: list[Subtask] = []
-        for start, mark, words in steps:
+        for start, mark, _ in steps:
             line += text.lines.count("\n", position, start)
             position = start
-            words = plain(unsigned(words.strip()))
-            made.append(tuple.__new__(Subtask, (text.clean(words) if text.dirty else words, mark.done, line)))
+            made.append(tuple.__new__(Subtask, (next(titles), mark.done, line)))
         found[place] = tuple(made)
     return found
+
+
+def _plain_steps(texts: Sequence[str], text: Text) -> Sequence[str]:
+    """The titles of subtasks; most are nothing else, which is seen of all of them at once."""
+    joined = "\n".join(texts)
+    if joined.isascii() and not text.dirty and not any(sign in joined for sign in _DECORATED):
+        return texts
+    return [text.clean(plain(unsigned(words))) for words in texts]
 
 
 def _added(own: tuple[str, ...], shared: tuple[str, ...]) -> tuple[str, ...]:
@@ -294,9 +334,14 @@ def _format(outline: Outline, said: dict[int, Line], amount: int, ordered: bool)
 
 
 def _spots(outline: Outline, ids: Sequence[str]) -> dict[str, Spot]:
-    items = [outline.items.get(place) or item_of(draft) for place, draft in enumerate(outline.drafts)]
-    return {
-        id: tuple.__new__(Spot, (start, end, mark.when_done, mark.when_open))
-        for (_, _, mark, _, start, end, _), id in zip(items, ids, strict=True)
-        if mark is not None
-    }
+    """In the order of the file. Where a line is usual, so is the place of its mark."""
+    spots: dict[str, Spot] = {}
+    for place, (id, box, start) in enumerate(zip(ids, outline.boxes, outline.starts, strict=True)):
+        if (item := outline.items.get(place)) is None:
+            mark, start, end = BOXES[box], start + MARK, start + MARK + 1
+        elif item.mark is not None:
+            mark, start, end = item.mark, item.mark_start, item.mark_end
+        else:
+            continue
+        spots[id] = tuple.__new__(Spot, (start, end, mark.when_done, mark.when_open))
+    return spots

@@ -68,7 +68,8 @@ _WORD = r"(deferred|postponed|on hold|parked|dropped|cancell?ed|won'?t (?:do|fix
 _ASIDE = re.compile(
     rf"(?i)\A[\[(*_ ]{{0,4}}{_WORD}(?:[\])*_]{{0,4}}:|[\])])|[(\[][ \t]*{_WORD}[^()\[\]\n]{{0,80}}[)\]][ \t.]*\Z"
 )
-# Each of those has one of these in it.
+# Each of those has one of these signs in it, and one of these stems.
+_ASIDE_SIGNS = "~:)]"
 _ASIDE_STEMS = ("~~", "deferred", "postponed", "on hold", "parked", "dropped", "cancel", "won", "obsolete")
 
 
@@ -89,12 +90,14 @@ def box_mark(char: str) -> Mark | None:
     return Mark("open", "x", char)
 
 
-def may_set_aside(text: str) -> bool:
-    """Whether anything in a whole text looks like it, so that most files are not looked at line by line.
+def may_set_aside(texts: str) -> bool:
+    """Whether any of these lines looks like it, so that most files are not looked at line by line.
 
     Plain searches: one expression with alternatives takes longer than all the rest of the reading.
     """
-    low = text.lower()
+    if not any(sign in texts for sign in _ASIDE_SIGNS):
+        return False
+    low = texts.lower()
     return any(stem in low for stem in _ASIDE_STEMS)
 
 

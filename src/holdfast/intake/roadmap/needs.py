@@ -10,9 +10,10 @@ Invariants
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain
+from itertools import accumulate, chain, count
+from operator import add
 from typing import NamedTuple
 
 from holdfast.intake.roadmap.order import declared_order
@@ -28,6 +29,7 @@ from holdfast.intake.roadmap.references import (
     named,
     spelling,
     unique,
+    wholes,
 )
 from holdfast.intake.roadmap.scan import Text
 from holdfast.model.task import Remark
@@ -51,9 +53,14 @@ def needs_of(rows: Rows, outline: Outline, text: Text, remarks: list[Remark]) ->
         return {}
     found: dict[int, list[str]] = {}
     names = Names(rows.ids, rows.titles, rows.numbers, lambda: _places(rows, outline))
+    said = sorted(_said(mentions, rows, outline, text.lines).items())
     spent = 0
-    for place, said in sorted(_said(mentions, rows, outline, text.lines).items()):
-        before = _before(place, said, rows, outline, names, text, remarks)
+    for (place, stated), whole in zip(said, wholes([stated[0].text for _, stated in said], names), strict=True):
+        # Most say one thing, and it is a title: `_before` would do the same with them.
+        if len(stated) == 1 and whole is not None and whole != rows.ids[place]:
+            before = [whole]
+        else:
+            before = _before(place, stated, rows, outline, names, text, remarks)
         spent += len(before)
         if before:
             found[place] = before
@@ -66,7 +73,7 @@ def needs_of(rows: Rows, outline: Outline, text: Text, remarks: list[Remark]) ->
     for id, earlier in declared:
         found.setdefault(place_of[id], []).append(earlier)
     others = {place: unique(before, rows.ids[place]) for place, before in found.items()}
-    return {place: before for place, before in others.items() if before}
+    return others if all(others.values()) else {place: before for place, before in others.items() if before}
 
 
 def _said(mentions: Mapping[str, list[int]], rows: Rows, outline: Outline, lines: str) -> dict[int, list[Clause]]:
@@ -77,13 +84,15 @@ def _said(mentions: Mapping[str, list[int]], rows: Rows, outline: Outline, lines
         if (said := clauses(title)) and any(stem in title or stem in body for stem in mentions):
             found[place] = [Clause(words, outline.starts[place]) for words in said]
     starts, heads, ends, retold = outline.starts, outline.heads, outline.ends, rows.retold
+    hidden = [start for start, _ in outline.hidden]
     position = 0
     for at in sorted(chain.from_iterable(mentions.values())):
         place = bisect_right(starts, at) - 1
         if at < position or place < 0 or at > ends[place] or (at < heads[place] and place in retold):
             continue
         clause = clause_at(lines, at, ends[place] + 1)
-        if clause is not None and not _is_hidden(at, outline.hidden):
+        # E2: the last code that begins before it may end behind it.
+        if clause is not None and not ((before := bisect_left(hidden, at)) and at <= outline.hidden[before - 1][1]):
             # It goes to the end of its line: another one in it is a part of this one.
             words, position = clause
             found.setdefault(place, []).append(tuple.__new__(Clause, (words, at)))
@@ -92,20 +101,13 @@ def _said(mentions: Mapping[str, list[int]], rows: Rows, outline: Outline, lines
 
 def _mentions(stem: str, lines: str) -> list[int]:
     """Where a clause with this stem may begin, in order."""
-    found: list[int] = []
+    # A letter that is nowhere is missed much faster than a word.
+    if STEMS[stem] not in lines or len(parts := lines.split(stem)) == 1:
+        return []
+    del parts[-1]
     # All but this one begin with the letter before the stem, which may be large or small.
     ahead = stem != "epend"
-    # A letter that is nowhere is missed much faster than a word.
-    at = lines.find(stem) if STEMS[stem] in lines else -1
-    while at >= 0:
-        found.append(at - ahead)
-        at = lines.find(stem, at + len(stem))
-    return found
-
-
-def _is_hidden(at: int, hidden: Sequence[tuple[int, int]]) -> bool:
-    before = bisect_right(hidden, (at, 0)) - 1
-    return before >= 0 and hidden[before][0] < at <= hidden[before][1]
+    return list(map(add, accumulate(map(len, parts)), count(-ahead, len(stem))))
 
 
 def _before(
@@ -113,7 +115,7 @@ def _before(
 ) -> list[str]:
     found: list[str] = []
     own, line, position = rows.ids[place], outline.lines[place], outline.heads[place]
-    phase = outline.sections[outline.places[place]].phase
+    phase = outline.section_of(place).phase
     near = outline.phases[phase].number if phase >= 0 else ""
     for clause, at in said:
         ids, lost = named(clause, names, near)
@@ -134,8 +136,7 @@ def _places(rows: Rows, outline: Outline) -> Places:
     named: dict[str, list[str]] = {}
     in_phase: dict[str, list[str]] = {phase.number: [] for phase in outline.phases}
     spelled = [spelling(phase.title) for phase in outline.phases]
-    for id, number, place in zip(rows.ids, rows.numbers, outline.places, strict=True):
-        section = outline.sections[place]
+    for id, number, section in zip(rows.ids, rows.numbers, outline.spread(outline.sections), strict=True):
         if section.phase >= 0:
             within = outline.phases[section.phase].number
             in_phase[within].append(id)

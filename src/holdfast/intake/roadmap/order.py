@@ -80,6 +80,8 @@ def _relations(outline: Outline, text: Text) -> Iterator[Relation]:
 
 def _sections_about_order(outline: Outline, length: int) -> Iterator[tuple[Section, int]]:
     sections = outline.sections
+    if "dependenc" not in "\n".join([section.title for section in sections]).lower():
+        return
     inside = 0
     for index, section in enumerate(sections):
         if inside and section.level <= inside:

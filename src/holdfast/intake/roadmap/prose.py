@@ -209,5 +209,5 @@ def _ordered(drafts: Sequence[tuple[str, Task]]) -> tuple[Task, ...]:
     for (key, task), id in zip(drafts, ids, strict=True):
         if lost := [name for name in task.after if name not in known or name == key]:
             raise _refused(f"{key} comes after {lost[0][:40]!r}, which is no other task of the answer")
-        made.append(task._replace(id=id, after=unique(known[name] for name in task.after)))
+        made.append(task._replace(id=id, after=unique([known[name] for name in task.after])))
     return tuple(made)

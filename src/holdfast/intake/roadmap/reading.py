@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.model.task import Roadmap
+from holdfast.model.task import Roadmap, Task
 
 
 class Spot(NamedTuple):
@@ -19,5 +19,7 @@ class Spot(NamedTuple):
 
 class Reading(NamedTuple):
     roadmap: Roadmap
+    # Those among which are all for which the file gives a command.
+    commanded: Sequence[Task]
     # By task id; found when they are asked for. A task without a spot cannot be ticked in its file.
     spots: Callable[[], Mapping[str, Spot]]

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import repeat
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from holdfast.model.task import Remark, Task
@@ -35,10 +35,15 @@ _TOKEN = re.compile(r"\b[A-Z][A-Z0-9]{0,9}-\d{1,7}\b|\bT\d{1,6}[a-z]?\b|\b\d{1,6
 _BRACKET = re.compile(r"[()\[\]]")
 _NOTHING = re.compile(r"(?:none|nothing|no dependencies|no prerequisites?|n/?a|-|–|—)?[.!]?\Z", re.IGNORECASE)
 _LONGEST_NOTHING = 20
+_LONGEST_CLAUSE = 2_000
 _SPLIT = re.compile(r",|;|\band\b|&")
 # Ids that one file may add by naming whole phases and ranges; more is a mistake, or somebody who wants us to be slow.
 MAX_EXPANDED = 200_000
 _ENDINGS = ".:;! "
+# So many titles stay in the memory of the processor itself while one step follows the other.
+_AT_ONCE = 500
+# What `spelling` makes one blank, or none.
+_UNEVEN = ("  ", "\n ", "\t", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x1f")
 _MAX_RANGE = 1_000
 
 
@@ -81,6 +86,10 @@ class Names:
         exact = self._ids.get(spelled) or self._places.named.get(spelled, ())
         return exact or _one(self._bare_titles.get(spelled))
 
+    def titles(self, clauses: Sequence[str]) -> Sequence[str | None]:
+        """For each the one task with this title."""
+        return list(map(self._titles.get, spellings(clauses)))
+
     def number(self, token: str, near: str = "") -> Sequence[str]:
         """The tasks of this number; of several, the one in the phase with the number `near`."""
         inside = self._places.named.get(f"{near}.{token}", ()) if near and token.isdigit() else ()
@@ -92,11 +101,7 @@ class Names:
     @cached_property
     def _titles(self) -> dict[str, str]:
         """Those that one task has, and no other."""
-        # All at once, because most of the time goes into calls, not into characters.
-        joined = "\n".join(self._spoken).replace("`", "").replace("*", "").lower()
-        uneven = "  " in joined or not joined.isascii() or "\t" in joined
-        words = joined.split("\n") if self._spoken else []
-        spelled = list(map(spelling, words) if uneven else map(str.rstrip, words, repeat(_ENDINGS)))
+        spelled = spellings(self._spoken)
         found = dict(zip(spelled, self._all, strict=True))
         if len(found) < len(spelled):
             for name, times in Counter(spelled).items():
@@ -138,6 +143,22 @@ def spelling(title: str) -> str:
     return " ".join(title.replace("`", "").replace("*", "").lower().split()).rstrip(_ENDINGS)
 
 
+def spellings(titles: Sequence[str]) -> list[str]:
+    """Each as `spelling` has it. Many at once, because most of the time goes into calls, not into characters."""
+    spelled: list[str] = []
+    for start in range(0, len(titles), _AT_ONCE):
+        spelled += _spelled(titles[start : start + _AT_ONCE])
+    return spelled
+
+
+def _spelled(titles: Sequence[str]) -> list[str]:
+    joined = "\n".join(titles).lower()
+    plain = joined.encode().translate(None, b"`*").decode() if joined.isascii() else ""
+    if not plain or plain[0] == " " or any(blanks in plain for blanks in _UNEVEN):
+        return list(map(spelling, titles))
+    return list(map(str.rstrip, plain.split("\n"), repeat(_ENDINGS)))
+
+
 def clauses(text: str) -> Sequence[str]:
     """What a text says must come before."""
     if not any(stem in text for stem in STEMS):
@@ -153,7 +174,7 @@ def clause_at(text: str, start: int, end: int) -> tuple[str, int] | None:
 
 def _sentence(text: str) -> str:
     """Up to the end of the sentence, or of the bracket that was open before it."""
-    text = text[:2_000]
+    text = text[:_LONGEST_CLAUSE]
     if ")" in text or "]" in text:
         depth = 0
         for bracket in _BRACKET.finditer(text):
@@ -182,6 +203,12 @@ def named(clause: str, names: Names, near: str = "") -> tuple[list[str], list[st
         rest = rest.replace(quoted[0], ",", 1)
     found_here, lost_here = _unquoted(rest, names, near)
     return found + found_here, lost + lost_here
+
+
+def wholes(clauses: Sequence[str], names: Names) -> list[str | None]:
+    """For each clause the one task whose title it is; None where `named` has to look closer."""
+    ones = names.titles(clauses)
+    return [one if len(clause) >= _LONGEST_NOTHING else None for clause, one in zip(clauses, ones, strict=True)]
 
 
 def _unquoted(text: str, names: Names, near: str) -> tuple[list[str], list[str]]:
@@ -230,10 +257,10 @@ def numbers_in(text: str) -> list[str]:
 
 def circles(tasks: Sequence[Task]) -> Iterator[Remark]:
     """One remark for the tasks that wait for each other, if any do."""
-    waiting = {task.id: set(task.after) for task in tasks if task.after}
     # Only who is waited for, and waits, can be in a circle.
-    if all(map(waiting.keys().isdisjoint, waiting.values())):
+    if {task.id for task in tasks if task.after}.isdisjoint(chain.from_iterable([task.after for task in tasks])):
         return
+    waiting = {task.id: set(task.after) for task in tasks if task.after}
     behind: dict[str, list[str]] = {}
     for id, before in waiting.items():
         for other in before:
@@ -267,6 +294,8 @@ def _in_circle(waiting: dict[str, set[str]]) -> set[str]:
     return set(path[seen[id] :])
 
 
-def unique(ids: Iterable[str], own: str = "") -> tuple[str, ...]:
+def unique(ids: Sequence[str], own: str = "") -> tuple[str, ...]:
+    if len(ids) == 1 and ids[0] != own:
+        return tuple(ids)
     others = [id for id in ids if id != own]
     return tuple(dict.fromkeys(others)) if len(others) > 1 else tuple(others)

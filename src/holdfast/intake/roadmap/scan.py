@@ -1,16 +1,17 @@
 """Scanning: the lines of a Markdown file that mean something to a roadmap, in order, in one pass.
 
-    bytes ──text_of──▶ Text ──LINE──▶ matches, whose `lastindex` is one of PLAIN, ITEM, HEADING, FENCE, FIELD …
+    bytes ──text_of──▶ Text ──usual_of──▶ rest ──LINE──▶ matches, whose `lastindex` is one of ITEM, HEADING, FIELD …
 
 Invariants
   S1  Every offset is one into `Text.raw`, which gives the file back byte for byte: what is normalised keeps its length.
-      A match is one into `Text.lines`, which is one character ahead: it begins with the newline before its line.
-  S2  One regular expression finds the next line of interest, and a match never leaves its line; nothing in it can come
-      back to a character twice over, so time grows with the size of the file whatever stands in it.
+      `Text.lines` is one character ahead: a line in it begins with the newline before it. A match is in the rest of
+      these lines, without the usual ones, and its offsets are behind by what was taken out before it.
+  S2  One regular expression finds the next line of interest. A match never leaves its line, but for CODE, which ends
+      where a line begins as a fence does; nothing in it can come back to a character over and over, so time grows with
+      the size of the file whatever stands in it.
   S3  What stands in a closed code fence or in a comment is no item. A fence that is never closed hides nothing:
       a slip of a person must not lose the tasks below it.
-  S4  PLAIN is no other kind of line, only the usual one: `item_of` reads it as it reads every item.
-      It has a box at the margin, and behind it a text at whose ends nothing stands but a title.
+  S4  CODE is no other kind of code, only the usual one: nothing in it looks like a fence but its ends.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from holdfast.intake.roadmap.marks import BOXES, SIGN, Mark, box_mark, sign_mark, signed
+from holdfast.intake.roadmap.marks import SIGN, Mark, box_mark, sign_mark, signed
 
 BOM = b"\xef\xbb\xbf"
 # The words before a colon that say something about a phase, a section or a task.
@@ -30,24 +31,24 @@ _FIELDS = (
     "|[Aa]ccept(?:ance)?(?:[ ][Tt]est)?|[Vv]erify|[Tt]est[ ][Cc]ommand"
 )
 _SAID = rf"({_FIELDS})(?::(?:\*\*|__)|(?:\*\*|__|)[ \t]?:)[ \t]*+([^\n]*+)"
-# What a look ahead rules out at the first characters costs nothing more: most lines are prose.
+# What a look ahead rules out at the first characters costs nothing more: most lines are prose, and those that do not
+# begin as a field does are left at once.
 LINE = re.compile(
-    rf"""\n(?:
-      [-*+][ ]\[([ xX])\][ ](?!(?:[Tt]ask|[Ss]tep)[ ]\d++(?![ ][a-z]))([A-Za-z][a-z][^\n]*+)(?<=[\x21-\x39\x3b-\x7e])
-    | ([ \t]*+)(?:
+    rf"""\n(?![ ]*+[A-Za-z\n][^*_obursfelic])([ \t]*+)(?:
         (?=[-*+\d\[])(?:(?:[-*+]|(\d{{1,9}}[.)]))[ \t]++(?:\[(.?)\](?![^ \t\n])[ \t]*+)?|\[(.?)\](?![^ \t\n])[ \t]*+)
         ([^\n]*+)
       | \#(\#{{0,5}})[ \t]++([^\n]*+)
       | (?=[*_GOPEDBFAVTgopedbfavt][*_obursfelic])(?:\*\*|__|){_SAID}
-      | (?=[`~])(`{{3,32}}+(?=[^`\n]*+(?![^\n]))|~{{3,32}}+)
+      | (?=[`~])(?:(`{{3,32}}+)[^`\n]*+(?:\n(?![ \t]*+```)[^\n]*+)*+\n[ \t]*+\10`*+[ \t]*+(?![^\n])
+        |(`{{3,32}}+(?=[^`\n]*+(?![^\n]))|~{{3,32}}+))
       | (?=[^\0-9;-\x7f])({SIGN})[ \t]*+([^\n]*+)
       | <!--
-    ))""",
+    )""",
     re.VERBOSE,
 )
-PLAIN, ITEM, HEADING, FIELD, FENCE, SIGNED = 2, 7, 9, 11, 12, 14
+ITEM, HEADING, FIELD, CODE, FENCE, SIGNED = 5, 7, 9, 10, 11, 13
 # It has no group but the blanks before it.
-COMMENT = 3
+COMMENT = 1
 _FIELD = re.compile(rf"(?:\*\*|__|){_SAID}")
 
 
@@ -112,50 +113,43 @@ def width_of(blanks: str) -> int:
     return len(blanks.expandtabs(4)) if "\t" in blanks else len(blanks)
 
 
-def item_of(found: re.Match[str]) -> Item:
-    """The item on a line that is PLAIN, an ITEM or SIGNED."""
-    kind = found.lastindex
-    if kind == ITEM:
-        return _listed(found)
-    if kind == SIGNED:
-        return _signed_line(found)
-    place = found.start(1) - 1
-    # Made as a tuple, because there are many: the constructor of a named one takes twice as long.
-    return tuple.__new__(Item, (0, "", BOXES[found[1]], found[2], place, place + 1, True))
+def item_of(found: re.Match[str], ahead: int) -> Item:
+    """The item on a line that is an ITEM or SIGNED; in the lines it stands this much further on."""
+    # Offsets in the lines are one ahead of those in the file.
+    return _listed(found, ahead - 1) if found.lastindex == ITEM else _signed_line(found, ahead - 1)
 
 
 def unknown_mark(found: re.Match[str]) -> str:
     """The character in a box that is neither a mark nor a footnote; empty where there is none."""
     if found.lastindex != ITEM:
         return ""
-    char = found[5] or found[6] or ""
+    char = found[3] or found[4] or ""
     return char if char and box_mark(char) is None and not char.isdigit() else ""
 
 
-def _listed(found: re.Match[str]) -> Item:
-    blanks, bullet, boxed, bare, text = found.group(3, 4, 5, 6, 7)
+def _listed(found: re.Match[str], ahead: int) -> Item:
+    blanks, bullet, boxed, bare, text = found.group(1, 2, 3, 4, 5)
     width = width_of(blanks) if blanks else 0
-    group, char = (5, boxed) if boxed is not None else (6, bare)
+    group, char = (3, boxed) if boxed is not None else (4, bare)
     if char is not None:
         mark = box_mark(char)
         if mark is None:
             return Item(width, bullet or "", None, text, 0, 0, False)
-        # Offsets in `lines` are one ahead of those in `raw`.
-        place = found.start(group) - 1
+        place = found.start(group) + ahead
         return Item(width, bullet or "", mark, text, place, place + len(char), True)
     sign = signed(text.rstrip())
     if sign is None:
         return Item(width, bullet or "", None, text, 0, 0, False)
-    place = found.start(7) - 1
+    place = found.start(5) + ahead
     return Item(width, bullet or "", sign.mark, sign.text, place + sign.start, place + sign.end, False)
 
 
-def _signed_line(found: re.Match[str]) -> Item:
+def _signed_line(found: re.Match[str], ahead: int) -> Item:
     """A line that begins with a sign; without a mark where it is a legend or has no words."""
-    sign, words = found[13], found[14].rstrip()
-    place = found.start(13) - 1
+    sign, words = found[12], found[13].rstrip()
+    place = found.start(12) + ahead
     mark = sign_mark(sign) if signed(f"{sign} {words}".rstrip()) is not None else None
-    return Item(width_of(found[3]), "", mark, words, place, place + len(sign), False)
+    return Item(width_of(found[1]), "", mark, words, place, place + len(sign), False)
 
 
 @cache

@@ -79,7 +79,8 @@ def task_reading(text: str, top: Node) -> Reading:
     title = top.text("title") or top.text("name") or top.text("project")
     standings = [(id, _standing(row.node, row.line, [])) for row, id in zip(rows, ids, strict=True)]
     held = tuple(Held(id, HELD[standing]) for id, standing in standings if standing in HELD)
-    return Reading(Roadmap(kind, title, (), tasks, tuple(sorted(remarks)), held), lambda: _spots(rows, ids, kind))
+    roadmap = Roadmap(kind, title, (), tasks, tuple(sorted(remarks)), held)
+    return Reading(roadmap, tasks, lambda: _spots(rows, ids, kind))
 
 
 def _tags(top: Node) -> Iterator[tuple[str, Node]]:
