@@ -23,8 +23,9 @@ from holdfast.model.path import printable
 from holdfast.model.plan import Agent, ProgramStep, Run
 from holdfast.model.simulation import ByProduct
 from holdfast.sandbox.confined import Confined, run_confined
+from holdfast.sandbox.exceeded import exceeded
 from holdfast.sandbox.process import Command, clean_environment
-from holdfast.sandbox.profile import Profile
+from holdfast.sandbox.profile import Limits, Profile
 from holdfast.simulation.draft import Draft
 from holdfast.simulation.rehearsal import Ran
 from holdfast.workspace.beside import looking
@@ -143,7 +144,7 @@ class Workshop:
             duration_ms=finished.duration_ms,
             log_digest=self._save_log(finished.output),
             tree_digest="",
-            detail=_ending(step, done),
+            detail=_ending(step, done, self._profile.limits),
         )
 
     def _note(self, captured: Captured) -> None:
@@ -156,10 +157,10 @@ class Workshop:
         self.dangers = tuple(map(str, captured.refused))
 
 
-def _ending(step: Run, done: Confined) -> str:
+def _ending(step: Run, done: Confined, limits: Limits) -> str:
     name, finished = printable(" ".join(step.argv)), done.finished
     if done.limit:
-        return f"{name} reached its limit: {done.limit}"
+        return f"{name} {exceeded(done.limit, limits) or f'reached its limit: {done.limit}'}"
     if finished.signal is not None:
         return f"{name} was ended by signal {finished.signal}"
     left = f", leaving {finished.left_behind} processes behind, which were ended" if finished.left_behind else ""

@@ -54,6 +54,7 @@ _KNOWN = (
 # Of these, whatever is in them too; git writes into each two-digit folder of `objects`, and `pack`.
 _FOLDERS = ("objects", "objects/info", "reftable")
 _SHARED_INDEX = "sharedindex."
+_RULES = "info/exclude"
 
 
 class Place(NamedTuple):
@@ -97,6 +98,13 @@ def require_plain(place: Place, calls: Calls = CALLS) -> None:
                 if name.startswith(_SHARED_INDEX):
                     _looked_at(root, name)
     _require_plain_head(place, calls)
+
+
+def require_plain_rules(place: Place, calls: Calls = CALLS) -> None:
+    """E2, for what git reads to say what is ignored; nobody else lets it read that."""
+    for directory in place.both:
+        with Root(directory, calls) as root:
+            _looked_at(root, _RULES)
 
 
 def require_writable(place: Place, ref: str, calls: Calls = CALLS) -> None:
