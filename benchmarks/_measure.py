@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 Timed = Callable[[], float]
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 # Children must run the Holdfast that stands beside the benchmarks.
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), os.pardir, "src"))
 
@@ -50,16 +52,41 @@ class Verdict(NamedTuple):
 
 @contextmanager
 def arena(directory: str | None, size: str = "4G") -> Iterator[Arena]:
-    """A journaled ext4 of default making where root is had; otherwise `directory`, whatever it is."""
-    if directory is None and os.geteuid() == 0 and shutil.which("mkfs.ext4"):
-        with _loop_image(size) as path:
-            yield Arena(path, "ext4 with default options in a loop image")
-        return
-    place = tempfile.mkdtemp(prefix="holdfast-bench-", dir=directory)
+    """A journaled ext4 of default making where root is had; otherwise `directory`, whatever it is.
+
+    It is gone afterwards, also when somebody ends the benchmark: `timeout`, a terminal that closes, Ctrl-C.
+    """
+    with _ended_in_order():
+        if directory is None and os.geteuid() == 0 and shutil.which("mkfs.ext4"):
+            with _loop_image(size) as path:
+                yield Arena(path, "ext4 with default options in a loop image")
+            return
+        place = tempfile.mkdtemp(prefix="holdfast-bench-", dir=directory)
+        try:
+            yield Arena(place, f"{_file_system(place)} at {directory or tempfile.gettempdir()}; no loop image")
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM and SIGHUP leave by the way that Ctrl-C takes, past everything that cleans up; once, so that a second
+    one does not end the cleaning. A child that was forked in here has nothing to clean: it just ends."""
+    owner = os.getpid()
+
+    def leave(number: int, frame: object) -> None:
+        if os.getpid() != owner:
+            os._exit(128 + number)
+        for each in _ENDING:
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    before = {each: signal.signal(each, leave) for each in _ENDING}
     try:
-        yield Arena(place, f"{_file_system(place)} at {directory or tempfile.gettempdir()}; no loop image")
+        yield
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 @contextmanager
@@ -71,12 +98,13 @@ def _loop_image(size: str) -> Iterator[str]:
     try:
         run(["truncate", "-s", size, image])
         run(["mkfs.ext4", "-q", "-F", image])
-        run(["mount", "-o", "loop", image, mount])
         try:
+            run(["mount", "-o", "loop", image, mount])
             yield mount
         finally:
-            # Lazily: a contestant that failed may still hold something open until this process ends.
-            run(["umount", "--lazy", mount])
+            if os.path.ismount(mount):
+                # Lazily: a contestant that failed may still hold something open until this process ends.
+                run(["umount", "--lazy", mount])
     finally:
         shutil.rmtree(folder)
 

@@ -219,7 +219,7 @@ def driver(job: Job) -> float:
             database=Database(hf.site.state.path, job.url),
             opened=lambda: pipeline_at(workspace),
             ground=lambda order: (_ for _ in ()),  # type: ignore[arg-type,return-value]
-            checkpoint=lambda pipeline, order, execution: "",
+            checkpoint=lambda pipeline, order, execution: (),
             route=lambda task: "nobody",
             agents={},
             others=(),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 from guarded import ME, Ground, fill, guard
 from holdfast.engine.landmarks import checkpoint_of
@@ -73,8 +74,8 @@ def commits(place: Path) -> list[str]:
     return git(place, "log", "--format=%s").splitlines()[:-1]
 
 
-def raising(error: BaseException) -> Callable[..., str]:
-    def act(*arguments: object) -> str:
+def raising(error: BaseException) -> Callable[..., NoReturn]:
+    def act(*arguments: object) -> NoReturn:
         raise error
 
     return act

@@ -26,9 +26,9 @@ def main() -> None:
     import gc
 
     gc.disable()
-    from holdfast.cli import run
+    from holdfast import cli
 
-    status = run(sys.argv[1:])
+    status = cli.main(sys.argv[1:])
     gc.freeze()
     sys.exit(status)
 

@@ -11,6 +11,7 @@
     ├── Denied ............................... 4   policy says no
     ├── Blocked .............................. 5   a precondition or gate failed before anything changed
     │   └── SandboxUnavailable                     this host cannot confine a program as its profile demands
+    ├── DiskFull ............................. 5   there is no room to write; no gate said no
     ├── VerificationFailed ................... 6   a check failed; rolled back, or never applied
     ├── NeedsHuman ........................... 7   could not be rolled back completely
     ├── Conflict ............................. 8   the workspace is not what was simulated
@@ -98,6 +99,12 @@ class Blocked(HoldfastError):
 class SandboxUnavailable(Blocked):
     code = "sandbox_unavailable"
     default_hint = "See what this host enforces, and why not, with: holdfast doctor"
+
+
+class DiskFull(HoldfastError):
+    code = "disk_full"
+    exit_status = 5
+    default_hint = "Make room on the disk, then do it again."
 
 
 class VerificationFailed(HoldfastError):

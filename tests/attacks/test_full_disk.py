@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +15,16 @@ import pytest
 
 import holdfast
 from guarded import Ground, contents, guard, in_child, put
-from holdfast.errors import Blocked, HoldfastError, Unsupported
+from holdfast.engine.grounds import Grounds
+from holdfast.engine.history import collect
+from holdfast.engine.orders import Order
+from holdfast.engine.work import Workbench
+from holdfast.errors import Blocked, DiskFull, HoldfastError, Unsupported
 from holdfast.model.plan import Chmod, Create, Delete, Move
+from holdfast.store.adapters import Adapters
+from holdfast.testing import ScriptedAgent
+from holdfast.testing.script import Shell
+from holdfast.wiring.opening import pipeline_at
 
 pytestmark = pytest.mark.root
 
@@ -152,6 +161,87 @@ def test_a_disk_without_inodes(tmp_path: Path) -> None:
         assert ground.hf.audit().ok
 
     _on_a_small_disk(tmp_path / "disk", "size=8m,nr_inodes=60", act)
+
+
+def test_an_agent_that_meets_a_full_disk_did_not_fail(tmp_path: Path) -> None:
+    """What it could not write is told as no room, before its shadow gives the room back; no gate is named, and its
+    breaker counts nothing."""
+
+    def act(disk: Path) -> None:
+        ground = guard(disk / "workspace", {"app.py": b"x = 1\n"})
+        order = Order("u-1", "one", 1, 1, "scripted", "One", "Write big.", mends=1, within_ms=50_000)
+        agent = ScriptedAgent(Shell("head -c 200000000 /dev/zero > big || exit 1"))
+        grounds = Grounds(str(ground.path), pipeline_at)
+        bench = Workbench(grounds, {"scripted": agent}, lambda order: lambda happening: None)
+        for _ in range(4):
+            with pytest.raises(DiskFull) as caught:
+                bench.work(order)
+            assert "gate" not in caught.value.message
+        assert [row.failures for row in Adapters(ground.hf.records).all()] in ([], [0])
+
+    (tmp_path / "disk").mkdir()
+    _on_a_small_disk(tmp_path / "disk", "size=48m", act)
+
+
+def test_gc_does_what_it_can_where_nothing_can_be_packed(tmp_path: Path) -> None:
+    """Without an inode for another folder of the store old files stay in their slots; the next gc packs them."""
+    later = time.time_ns() + 3 * 86_400 * 10**9
+
+    def act(disk: Path) -> None:
+        ground = guard(disk, {"a": b"0"})
+        mode = (disk / "a").stat().st_mode & 0o777
+        done = [ground.apply(put("a", b"%d" % number)).id for number in range(1, 6)]
+        stray = _exhausted(disk)
+        assert collect(ground.hf.pipeline, keep_ns=0, now_ns=later).packed == 0
+        for path in stray:
+            path.unlink(missing_ok=True)
+        assert collect(ground.hf.pipeline, keep_ns=0, now_ns=later).packed > 0
+        for number in reversed(range(5)):
+            ground.hf.undo(done[number])
+            assert (disk / "a").read_bytes() == b"%d" % number
+            assert (disk / "a").stat().st_mode & 0o777 == mode
+
+    _on_a_small_disk(tmp_path / "disk", "size=8m,nr_inodes=300", act)
+
+
+def _exhausted(disk: Path) -> list[Path]:
+    """Take every inode; the files that hold them."""
+    made: list[Path] = []
+    try:
+        while True:
+            made.append(disk / f"n{len(made)}")
+            made[-1].touch()
+    except OSError:
+        return made
+
+
+@pytest.mark.parametrize("leave", [0, 48 << 10, 512 << 10])
+@pytest.mark.parametrize("open_elsewhere", [False, True])
+def test_without_room_the_tables_are_a_copy(tmp_path: Path, leave: int, open_elsewhere: bool) -> None:
+    """Everything can be looked at and gc works; details of steps too, unless somebody else has the file open. What is
+    written meanwhile is in the file as soon as there is room."""
+
+    def act(disk: Path) -> None:
+        ground = guard(disk, {"a": b"old"})
+        one = ground.apply(put("a", b"1")).id
+        if not open_elsewhere:
+            ground.hf.close()
+        _fill(disk, leave)
+        scarce = Ground(disk)
+        assert scarce.hf.records.volatile
+        assert scarce.statuses() == scarce.ledger_statuses() == ["COMPLETED"]
+        assert (scarce.hf.show(one)[1] is None) == open_elsewhere
+        assert scarce.hf.gc().forgotten == ()
+        scarce.hf.close()
+        ground.hf.close()
+        (disk / "ballast").unlink()
+        ground = Ground(disk)
+        assert not ground.hf.records.volatile
+        ground.apply(put("a", b"2"))
+        assert ground.statuses() == ground.ledger_statuses() == ["COMPLETED", "COMPLETED"]
+        assert ground.hf.show(one)[1] is not None
+
+    _on_a_small_disk(tmp_path / "disk", "size=4m", act)
 
 
 def test_a_read_only_mount(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from holdfast.checks.viewed import tree_in
 from holdfast.errors import SandboxUnavailable
 from holdfast.model.check import SuiteCheck
 from holdfast.model.plan import Delete, Step
+from holdfast.planning.failures import understood
 from holdfast.sandbox.confined import run_confined
 from holdfast.sandbox.process import Command
 from holdfast.sandbox.profile import Limits, Profile
@@ -128,6 +129,19 @@ def test_a_limit_is_never_a_success(check: Callable[..., Verification]) -> None:
     code = "import time; x = b'x' * (3 << 30); time.sleep(20)"
     verification = check(put("a.txt", b""), wanted=Wanted(commands=(("python3", "-c", code),)))
     assert not verification.passed
+
+
+def test_a_check_that_used_too_much_says_of_what(
+    layer: Callable[..., Iterator[View]], save_log: Callable[[bytes], str], logs: dict[str, bytes]
+) -> None:
+    """The amount stands in its log, and is understood as a limit; without it, it was killed by somebody unknown."""
+    small = PROFILE._replace(limits=PROFILE.limits._replace(output_bytes=100_000))
+    flood = SuiteCheck(("sh", "-c", "while :; do echo flood; done"))
+    for view in layer(put("a.txt", b"")):
+        (receipt,) = verify([flood], directory=view.path, tree_digest="t", save_log=save_log, run=confined(view, small))
+    log = logs[receipt.log_digest]
+    assert not receipt.passed and b"[ended by a limit of the sandbox: it wrote more than 100 KB of output]" in log
+    assert understood(receipt, log).category == "limit"
 
 
 def test_a_view_is_seen_as_it_would_be_inside(layer: Callable[..., Iterator[View]]) -> None:

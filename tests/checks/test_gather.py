@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from holdfast.checks.reports import Criteria
 from holdfast.checks.toolchains import toolchains
 from holdfast.checks.viewed import tree_in
 from holdfast.errors import InvalidInput
-from holdfast.sandbox.process import run
+from holdfast.sandbox.process import Command, run
 from holdfast.sandbox.view import View
 
 Gather = Callable[..., Verification]
@@ -176,7 +177,68 @@ class TestRust:
             assert verification.tested == passed
 
 
+# Versions that agree with each other; where the user's repository holds others, the test says so.
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>x</groupId><artifactId>x</artifactId><version>1</version>
+  <properties>
+    <maven.compiler.source>17</maven.compiler.source>
+    <maven.compiler.target>17</maven.compiler.target>
+    <project.build.sourceEncoding>UTF-8</project.build.sourceEncoding>
+  </properties>
+  <dependencies>
+    <dependency>
+      <groupId>org.junit.jupiter</groupId><artifactId>junit-jupiter</artifactId>
+      <version>5.10.2</version><scope>test</scope>
+    </dependency>
+  </dependencies>
+  <build><plugins>
+    <plugin><artifactId>maven-resources-plugin</artifactId><version>3.3.1</version></plugin>
+    <plugin><artifactId>maven-compiler-plugin</artifactId><version>3.13.0</version></plugin>
+    <plugin><artifactId>maven-surefire-plugin</artifactId><version>3.2.5</version></plugin>
+  </plugins></build>
+</project>
+"""
+MAVEN = {
+    "pom.xml": POM,
+    "src/main/java/Sum.java": "class Sum { static int of(int a, int b) { return a + b; } }\n",
+    "src/test/java/SumTest.java": (
+        "import static org.junit.jupiter.api.Assertions.assertEquals;\nimport org.junit.jupiter.api.Test;\n"
+        "class SumTest { @Test void adds() { assertEquals(4, Sum.of(2, 2)); } }\n"
+    ),
+}
+
+
+def need_maven(tmp_path: Path) -> None:
+    """One that heeds what checks are told, and builds the right project offline out of the user's own repository."""
+    need("mvn")
+    env = {name: os.environ[name] for name in ("PATH", "HOME")}
+    version = run(Command(("mvn", "--version"), str(tmp_path), env, 60_000)).output.decode(errors="replace")
+    told = dict(toolchains(REAL_HOME).env)
+    if re.search(r"Apache Maven 3\.[0-8]\.", version) and "MAVEN_OPTS" not in told:
+        pytest.skip("a Maven before 3.9 does not read MAVEN_ARGS, in which checks are told where the packages are")
+    for name, text in MAVEN.items():
+        (tmp_path / "tried" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tried" / name).write_text(text)
+    argv = ("mvn", "--offline", "--batch-mode", f"-Dmaven.repo.local={REAL_HOME}/.m2/repository", "test")
+    tried = run(Command(argv, str(tmp_path / "tried"), env, 120_000))
+    if tried.exit_code != 0:
+        lines = [line for line in tried.output.decode(errors="replace").splitlines() if "ERROR" in line]
+        pytest.skip(f"mvn cannot build offline here: {lines[0][:300] if lines else 'it says nothing'}")
+
+
 class TestJava:
+    @pytest.mark.long
+    def test_a_maven_project_right_and_wrong(self, check: Gather, tmp_path: Path) -> None:
+        """By detection: Maven compiles it and runs its tests; a wrong result and a wrong type are each found."""
+        need_maven(tmp_path)
+        right = check(MAVEN)
+        assert (kinds(right), right.tested) == ({"types": True, "tests": True}, True), right
+        wrong = "class Sum { static int of(int a, int b) { return a - b; } }\n"
+        assert kinds(check({**MAVEN, "src/main/java/Sum.java": wrong}))["tests"] is False
+        broken = 'class Sum { static int of(int a, int b) { return "four"; } }\n'
+        assert kinds(check({**MAVEN, "src/main/java/Sum.java": broken}))["types"] is False
+
     def test_a_command_of_the_configuration_right_and_wrong(self, check: Gather) -> None:
         """A project of no known kind is verified by the command its people configured."""
         need("java")

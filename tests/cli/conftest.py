@@ -52,12 +52,12 @@ def command(*words: str) -> list[str]:
 
 BATCH = """
 import contextlib, io, json, os, sys
-from holdfast.cli import run
+from holdfast.cli import main
 here = os.getcwd()
 for words in json.loads(sys.argv[1]):
     os.chdir(here)
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        status = run(words)
+        status = main(words)
     print(json.dumps([status, out.getvalue(), err.getvalue()]))
 """
 

@@ -19,8 +19,8 @@ assert libc.unshare(0x10000000) == 0
 for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
     open(f"/proc/self/{name}", "w").write(text)
 open("/proc/sys/user/max_user_namespaces", "w").write("0")
-from holdfast.cli import run
-sys.exit(run(sys.argv[1:]))
+from holdfast.cli import main
+sys.exit(main(sys.argv[1:]))
 """
 ANN = "a1" * 32
 BOB = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"

@@ -59,7 +59,7 @@ def test_verbs_that_look_load_little(guarded: Any) -> None:
     heavy = "{'rich', 'yaml', 'asyncio', 'subprocess', 'urllib.request', 'holdfast.engine.pipeline', \
         'holdfast.simulation.rehearsal', 'holdfast.checks.health', 'holdfast.intake.changefile'}"
     code = (
-        "import sys; from holdfast.cli import run; status = run(sys.argv[1:]); "
+        "import sys; from holdfast.cli import main; status = main(sys.argv[1:]); "
         f"print(status, *{heavy} & set(sys.modules), file=sys.stderr)"
     )
     for words in (["log"], ["status"], ["show", id], ["diff", id], ["audit", "verify"]):

@@ -251,7 +251,7 @@ def test_verbs_that_look_at_runs_load_little(guarded: Any) -> None:
     here = mapped(guarded, "Create a.py")
     assert here.fresh("run", "--agent", "mine", "--yes").status == 0
     heavy = "{'dbos', 'sqlalchemy', 'rich', 'yaml', 'asyncio', 'subprocess', 'holdfast.engine.pipeline'}"
-    code = "import sys; from holdfast.cli import run; status = run(sys.argv[1:]); "
+    code = "import sys; from holdfast.cli import main; status = main(sys.argv[1:]); "
     for words, loaded in ((["tasks"], heavy), (["status"], heavy), (["show", "1.1"], heavy),
                           (["review"], "{'dbos', 'sqlalchemy'}"), (["stop"], "{'dbos', 'sqlalchemy'}")):  # fmt: skip
         done = here.python(f"{code}print(status, *{loaded} & set(sys.modules), file=sys.stderr)", *words)

@@ -21,6 +21,21 @@ UNDO = "import sys, holdfast; holdfast.open('.').undo(sys.argv[1])"
 RESTORE = "import sys, holdfast; hf = holdfast.open('.'); hf.restore(hf.show(sys.argv[1])[0].at_ns - 1)"
 
 
+# An undo in the middle of which somebody starts a run.
+MEANWHILE = """
+import subprocess, sys
+from holdfast.wiring import Holdfast
+go_back = Holdfast.go_back
+def meanwhile(self, *given, **named):
+    run = subprocess.run([sys.executable, "-m", "holdfast", "run", "--agent", "mine", "--yes"], capture_output=True)
+    open("../meanwhile", "w").write(f"{run.returncode} {run.stderr.decode()}")
+    return go_back(self, *given, **named)
+Holdfast.go_back = meanwhile
+from holdfast.__main__ import main
+main()
+"""
+
+
 def killed_after_landing(program: Any) -> tuple[Any, str]:
     """The workspace, and the execution that nobody wrote down."""
     here = mapped(program, "Create a.py")
@@ -44,6 +59,16 @@ def test_what_a_killed_run_landed_is_undone_once_the_run_knows_of_it(guarded: An
     assert (states(here), commits(here)) == (["COMPLETED"], ["1.1 Create a.py"])
     assert here.fresh("undo", landed, "--yes").status == 0
     assert (states(here), boxes(here), (here.directory / "a.py").exists()) == (["PENDING"], ".", False)
+
+
+def test_nobody_begins_a_run_in_the_middle_of_an_undo(guarded: Any) -> None:
+    """It is refused as long as the undo goes on, so that no agent works over what is taken back below it."""
+    here = mapped(guarded, "Create a.py", "Create b.py")
+    run = here.fresh("run", "--agent", "mine", "--yes", "--only", "1.1", "--json").document
+    assert here.python(MEANWHILE, "undo", run["tasks"][0]["execution"], "--yes").status == 0
+    status, _, said = (here.directory.parent / "meanwhile").read_text().partition(" ")
+    assert status == "9" and "under way" in said
+    assert (states(here), boxes(here), (here.directory / "a.py").exists()) == (["PENDING", "PENDING"], "..", False)
 
 
 @pytest.mark.long

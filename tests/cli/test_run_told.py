@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
-from holdfast.cli.run_told import clock, counts_of, ending_of, head, label, told, waits_for
+import holdfast
+from holdfast.cli.moments import clock_time, for_programs
+from holdfast.cli.run_told import (
+    STRATEGY_TOLD,
+    attempts_of,
+    clock,
+    counts_of,
+    ending_of,
+    head,
+    label,
+    lines,
+    task_document,
+    told,
+    waits_for,
+)
+from holdfast.cli.run_view import RunView
+from holdfast.cli.screen import Screen
 from holdfast.engine.run_standing import Standing, task_named
-from holdfast.errors import UnknownId
-from holdfast.model.agent import Usage
+from holdfast.engine.taskbook import TaskBook, begin_run
+from holdfast.errors import InvalidInput, UnknownId
+from holdfast.model.agent import Began, Usage
 from holdfast.model.configuration import Budget
-from holdfast.model.run import RunOptions, RunRecord
-from holdfast.model.task import Roadmap, Task, TaskRecord, TaskState, Tried
+from holdfast.model.run import (
+    AgentSeen,
+    RunOptions,
+    RunRecord,
+    RunStarted,
+    TaskCompleted,
+    TaskFailed,
+    TaskMoved,
+    TaskStarted,
+)
+from holdfast.model.task import STRATEGIES, Roadmap, Task, TaskRecord, TaskState, Tried
 
 A, B = Task("add-a", "Add a", "1.1"), Task("add-b", "Add b", "1.2", after=("add-a",))
 SECOND = 10**9
@@ -28,15 +55,22 @@ def standing(state: str, *states: TaskState, because: str = "") -> Standing:
     return Standing(run, Roadmap("roadmap", "", (), (A, B)), records)
 
 
+FAILED = tuple(Tried(number, "test", "", "retry") for number in (1, 2, 3))
 STATES = [
     (record("PENDING"), "to do"),
     (record("PENDING", because="stopped"), "stopped"),
     (record("IN_PROGRESS", agent="mine", attempt=1), "mine  reads"),
-    (record("IN_PROGRESS", agent="mine", attempt=2), "mine  attempt 2  reads"),
+    (record("IN_PROGRESS", agent="mine", attempt=2, tried=FAILED[:1]), "mine  attempt 2  reads"),
     (record("VALIDATING"), "its work is good; waits to land"),
     (record("VALIDATING", landing=True), "landing: checked again, judged, landed"),
     (record("NEEDS_REVIEW", because="it deletes files"), "needs you: it deletes files"),
-    (record("FAILED", because="no", attempt=3), "failed (3 attempts): no"),
+    (record("FAILED", because="no", attempt=3, tried=FAILED), "failed (3 attempts): no"),
+    (
+        record(
+            "FAILED", because="no", attempt=2, tried=(Tried(2, "test", "", "retry"),), execution="e-1", part=1, parts=3
+        ),
+        "failed, 1 of 3 parts landed (2 attempts): no",
+    ),
     (record("TIMEOUT", because="slow", attempt=1), "out of time (1 attempt): slow"),
     (record("SKIPPED", because="ann said no"), "left out: ann said no"),
     (record("DEFERRED", because="later"), "later: later"),
@@ -50,6 +84,8 @@ STATES = [
         record("COMPLETED", execution="e-1", attempt=2, files=1, tried=(Tried(1, "test", "", "retry"),)),
         "landed  1 file  2 attempts  first attempt: test",
     ),
+    (record("COMPLETED", execution="e-1", attempt=1, files=1, tries=2), "landed  1 file  1 attempt, mended once"),
+    (record("COMPLETED", execution="e-1", attempt=1, files=1, tries=3), "landed  1 file  1 attempt, mended 2 times"),
 ]
 
 
@@ -57,6 +93,41 @@ STATES = [
 def test_every_state_has_its_words(found: TaskRecord, words: str) -> None:
     """One line says where a task stands, and why."""
     assert told(A, found, doing="reads") == words
+
+
+COUNTED: list[tuple[TaskRecord, int]] = [
+    (record("PENDING"), 0),
+    # Interrupted by a person, and begun again.
+    (record("IN_PROGRESS", attempt=2), 1),
+    # Landed, taken back, and landed again.
+    (record("COMPLETED", attempt=2, execution="e-2"), 1),
+    (record("COMPLETED", attempt=4, execution="e-2", tried=FAILED[:1]), 2),
+    # The second one was good, and a person said no.
+    (record("FAILED", attempt=2, tried=FAILED[:1]), 2),
+    (record("COMPLETED", attempt=3, execution="e-3", part=2, parts=3), 3),
+]
+
+
+@pytest.mark.parametrize(("found", "number"), COUNTED)
+def test_an_attempt_is_an_order_that_came_to_its_end(found: TaskRecord, number: int) -> None:
+    """What a person interrupted, or took back later, is not counted; a part that landed, and a no to good work, are."""
+    assert attempts_of(found) == number
+    assert task_document(A, found)["attempts"] == number
+
+
+@pytest.mark.parametrize("state", ["PENDING", "DEFERRED"])
+def test_what_waits_for_its_time_says_until_when(state: TaskState) -> None:
+    """What happened, that it is tried again, and when; once that is over, nothing is said of it."""
+    soon, why = time.time_ns() + 90 * SECOND, "environment: it broke; it is tried again later"
+    assert told(A, record(state, because=why, wait_until_ns=soon)).endswith(f"{why}, not before {clock_time(soon)}")
+    assert told(A, record(state, because=why, wait_until_ns=5)).endswith(why)
+    assert task_document(A, record(state, wait_until_ns=soon))["not_before"] == for_programs(soon)
+    assert task_document(A, record(state, wait_until_ns=5))["not_before"] is None
+
+
+def test_every_strategy_is_told_in_a_sentence() -> None:
+    """A person reads what follows, and not the name of a rule."""
+    assert set(STRATEGY_TOLD) == set(STRATEGIES)
 
 
 def test_what_others_wrote_stays_on_its_line() -> None:
@@ -94,6 +165,44 @@ def test_every_end_has_a_status_and_a_way_on(found: Standing, interrupted: bool,
     assert (ending.status, ending.next) == (status, after)
 
 
+def test_the_end_names_also_what_failed_beside_what_waits() -> None:
+    """Both are told, each with its command; the question comes first."""
+    ending = ending_of(standing("WAITING", "FAILED", "NEEDS_REVIEW"), interrupted=False)
+    assert ending.words == "1 task needs you; 1 did not land (holdfast retry add-a); 0 of 2 tasks done."
+
+
+def test_what_the_file_itself_forbids_is_not_tried_again() -> None:
+    """A circle of needs: nothing failed, so the way on is another file, and not another try."""
+    found = standing("FINISHED", "BLOCKED", "BLOCKED")
+    records = {
+        id: one._replace(because="it needs itself in the end: 1.1 → 1.2 → 1.1") for id, one in found.records.items()
+    }
+    ending = ending_of(found._replace(records=records), interrupted=False)
+    assert (ending.status, ending.next) == (11, "holdfast run")
+    assert "1.1 → 1.2 → 1.1" in ending.words and "Change ROADMAP.md first" in ending.words
+
+
+def test_a_part_that_landed_is_counted() -> None:
+    """No task is done, and yet something landed: head, end and JSON say so."""
+    found = standing("FINISHED", "FAILED", "PENDING")
+    part = found.records["add-a"]._replace(part=1, parts=3, execution="e-1")
+    found = found._replace(records={**found.records, "add-a": part})
+    counts = counts_of(found.rows())
+    assert counts.parts == 1 and counts._asdict()["parts"] == 1
+    assert head(found.run, counts, Usage(), 0)[1] == "0:00:00 · 0 landed and 1 part"
+    assert "0 of 2 tasks done, 1 part of others" in ending_of(found, interrupted=False).words
+
+
+def test_a_remark_on_what_landed_is_never_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the line is cut at the edge of the screen, it stands below in full."""
+    monkeypatch.setenv("COLUMNS", "60")
+    found, remark = standing("FINISHED", "COMPLETED", "PENDING"), "commit aaaaaaa also holds edits of yours: f.txt"
+    done = found.records["add-a"]._replace(execution="e-1", attempt=1, files=1, because=remark)
+    rows = list(found._replace(records={**found.records, "add-a": done}).rows())
+    first, second, *_ = lines(Screen("text", colour=False), rows, found)
+    assert len(first) <= 62 and second == f"   ! {remark}"
+
+
 def test_the_head_shows_what_is_spent_of_what() -> None:
     """Money and time stand beside their limits; without either, only the time."""
     rows = list(standing("RUNNING", "COMPLETED", "PENDING").rows())
@@ -106,6 +215,66 @@ def test_the_head_shows_what_is_spent_of_what() -> None:
     assert clock(3_600_000 * 30) == "30:00:00"
 
 
+# ── a line for each move, where nobody looks on ──
+
+
+def test_a_task_that_was_added_meanwhile_is_told_by_its_title(capfd: pytest.CaptureFixture[str]) -> None:
+    """It was not there when the run began; when it begins it is looked up, and its end is told like any other's. A file
+    that cannot be read just then is looked at again."""
+    before = standing("RUNNING", "PENDING", "PENDING")
+    added = Task("add-c", "Add c", "1.3")
+    now = before._replace(roadmap=before.roadmap._replace(tasks=(A, B, added)))
+    looks: list[Standing | None] = [before, None, now]
+
+    def look(run: str) -> Standing:
+        found = looks.pop(0)
+        if found is None:
+            raise InvalidInput("it is being saved")
+        return found
+
+    view = RunView(Screen("text", colour=False), look)
+    for event in (
+        RunStarted("u-1", "ROADMAP.md", 2, 2),
+        TaskMoved("u-1", "add-c", "IN_PROGRESS", ""),
+        TaskStarted("u-1", "add-c", 1, "mine"),
+        TaskMoved("u-1", "add-c", "COMPLETED", ""),
+        TaskCompleted("u-1", "add-c", "e-1", "a" * 40, 1, 2),
+    ):
+        view(event)
+    told_lines = capfd.readouterr().err.splitlines()
+    assert told_lines[1] == "● 1.3 Add c: mine begins"
+    assert told_lines[2].startswith("✓ 1.3 Add c: landed  2 files  1 attempt") and looks == []
+
+
+def test_mending_is_told_and_is_no_attempt(capfd: pytest.CaptureFixture[str]) -> None:
+    """The second round inside an attempt has a line with its reason; an interrupted attempt is not counted."""
+    view = RunView(Screen("text", colour=False), lambda run: standing("RUNNING", "PENDING", "PENDING"))
+    for event in (
+        RunStarted("u-1", "ROADMAP.md", 2, 2),
+        TaskStarted("u-1", "add-a", 1, "mine"),
+        AgentSeen("u-1", "add-a", Began("mine", 1)),
+        AgentSeen("u-1", "add-a", Began("mine", 2, "pytest failed\n\nand all it said")),
+        TaskStarted("u-1", "add-a", 2, "mine"),
+        TaskFailed("u-1", "add-a", 2, "test", "1 failed", "retry with context"),
+        TaskStarted("u-1", "add-a", 3, "mine"),
+        AgentSeen("u-1", "add-a", Began("mine", 1)),
+        AgentSeen("u-1", "add-a", Began("mine", 2, "pytest failed")),
+        TaskMoved("u-1", "add-a", "COMPLETED", ""),
+        TaskCompleted("u-1", "add-a", "e-1", "", 3, 1),
+    ):
+        view(event)
+    *told_lines, last = capfd.readouterr().err.splitlines()[1:]
+    assert "2 attempts, mended once" in last
+    assert told_lines == [
+        "● 1.1 Add a: mine begins",
+        "● 1.1 Add a: not good yet (pytest failed); it mends its work",
+        "● 1.1 Add a: mine begins",
+        "✗ 1.1 Add a: attempt 1 did not land (1 failed); it is tried again, told what failed",
+        "● 1.1 Add a: mine begins, attempt 2",
+        "● 1.1 Add a: not good yet (pytest failed); it mends its work",
+    ]
+
+
 def test_a_task_is_found_by_number_id_and_beginning() -> None:
     """A word that could mean two tasks means none."""
     roadmap = Roadmap("roadmap", "", (), (A, B))
@@ -113,3 +282,18 @@ def test_a_task_is_found_by_number_id_and_beginning() -> None:
     for word in ("add", "", "1"):
         with pytest.raises(UnknownId):
             task_named(roadmap, word)
+
+
+def test_status_says_what_is_tried_again_and_when(guarded: Any) -> None:
+    """A task that is deferred has a line with what happened, and not before when it is begun again; also as JSON."""
+    (guarded.directory / "ROADMAP.md").write_text("# R\n\n- [ ] One\n")
+    soon = time.time_ns() + 600 * SECOND
+    with holdfast.open(str(guarded.directory)) as hf:
+        run = begin_run(hf.pipeline, RunRecord("", "ROADMAP.md", by="me"))
+        book = TaskBook(hf.pipeline, run, lambda event: None)
+        book.move(TaskRecord(run.id, "one", "IN_PROGRESS", attempt=1, token=1))
+        book.move(book.of("one")._replace(state="DEFERRED", because="Holdfast itself failed: x", wait_until_ns=soon))
+    line = f"Later      one, not before {clock_time(soon)}: Holdfast itself failed: x"
+    assert line in guarded("status").out.splitlines()
+    (later,) = guarded("status", "--json").document["run"]["later"]
+    assert later == {"task": "one", "because": "Holdfast itself failed: x", "not_before": for_programs(soon)}

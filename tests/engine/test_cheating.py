@@ -402,7 +402,7 @@ def test_one_key_under_two_names(ground: Ground) -> None:
 def test_the_author_does_not_count_where_others_can_approve(ground: Ground) -> None:
     """From high on, whoever had it simulated is not one of the two (exit 3)."""
     case = _high_risk(ground)
-    with pytest.raises(ApprovalNeeded, match="would not count: It is not for one's own change"):
+    with pytest.raises(ApprovalNeeded, match="would not count, since it breaks: It is not for one's own change"):
         ground.hf.approve(case.decision, by=ME)
     hand_in(ground, yes_of(me(), case.decision), yes_of(somebody("anna"), case.decision))
     refuses_to_execute(ground, case, 3, "not for one's own change")

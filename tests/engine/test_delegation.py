@@ -235,10 +235,12 @@ def test_the_time_is_for_all_attempts_together(ground: Ground) -> None:
 
 
 def test_output_is_a_limit(ground: Ground) -> None:
-    """Who prints without end is ended."""
+    """Who prints without end is ended, and that is what is told: how much, and where more can be allowed."""
     configured("[agents.scripted]\nlimits = { output = '1MB' }\n")
     error = refused(ground, ScriptedAgent(MEND, Shell("yes 'something to say' | head -c 40000000")))
     assert isinstance(error, LimitReached)
+    assert "scripted was ended: it wrote more than 1 MB of output" in error.message
+    assert "[agents.scripted]" in error.hint
     assert delegations(ground)[0]["attempts"][0]["measured"]["limit"] == "output"
 
 

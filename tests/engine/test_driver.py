@@ -32,7 +32,7 @@ from holdfast.errors import Blocked
 from holdfast.model.agent import Escalated, Usage
 from holdfast.model.configuration import Budget
 from holdfast.model.fix import CATEGORIES, Category
-from holdfast.model.run import AgentSeen, RunOptions, TaskCompleted, TaskFailed
+from holdfast.model.run import AgentSeen, RunOptions, TaskCompleted, TaskFailed, TaskMoved
 from holdfast.store.database import Paper
 from holdfast.testing import HandEngine
 
@@ -96,6 +96,23 @@ def test_what_is_deferred_waits_until_nothing_else_can_start(ground: Ground) -> 
     assert sitting.drive({"One": [unworked("environment")]}).state == "FINISHED"
     assert sitting.moves("One")[:3] == ["IN_PROGRESS", "DEFERRED", "PENDING"]
     assert [id.split(".")[1] for id in sitting.works()][-1] == sitting.record("One").task
+
+
+def test_an_error_of_our_own_is_told_as_one_with_when_it_is_tried_again(ground: Ground) -> None:
+    """Not the agent failed: the book, and whoever looks on, know what broke, and not before when it is begun again."""
+    sitting = with_time(Sitting(ground, ONE), 120)
+
+    def broken(engine: HandEngine, id: str) -> None:
+        engine.fail(id, "FileNotFoundError: [Errno 2] No such file or directory: 'mirrors/2'")
+
+    began = time.time_ns()
+    assert sitting.drive({"One": [broken]}).state == "FINISHED"
+    (told,) = (event for event in sitting.events if isinstance(event, TaskFailed))
+    assert (told.category, told.strategy) == ("environment", "defer")
+    assert told.because.startswith("Holdfast itself failed, and not the agent: FileNotFoundError: ")
+    assert began < told.not_before_ns <= time.time_ns() + 60 * 10**9
+    deferred = next(event for event in sitting.events if isinstance(event, TaskMoved) and event.state == "DEFERRED")
+    assert "Holdfast itself failed" in deferred.because and "tried again later" in deferred.because
 
 
 def test_what_waits_for_its_time_does_not_end_the_run(ground: Ground) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.engine.event_rows import event_from, fields_of_event, task_of
 from holdfast.model.agent import Happening
-from holdfast.model.run import EVENTS, AgentSeen, RunEvent, RunStarted, TaskMoved
+from holdfast.model.run import EVENTS, AgentSeen, RunEvent, RunStarted, TaskFailed, TaskMoved
 
 events: st.SearchStrategy[Any] = st.one_of([st.builds(kind) for kind in get_args(RunEvent)])
 EVENT: dict[str, Any] = {
@@ -72,6 +72,15 @@ def test_what_an_event_is_about() -> None:
 )
 def test_a_row_that_is_no_event_is_none(row: dict[str, Any]) -> None:
     """Another kind, a field missing, unknown or of the wrong type: no event is guessed."""
+    assert event_from(row) is None
+
+
+def test_a_row_of_an_older_release_is_an_event() -> None:
+    """What was added since is missing in it, and is nothing (V3); everything else must be there."""
+    row = line_of(TaskFailed("u-1", "t", 1, "environment", "no", "defer", 5))
+    del row["not_before_ns"]
+    assert event_from(row) == TaskFailed("u-1", "t", 1, "environment", "no", "defer")
+    del row["because"]
     assert event_from(row) is None
 
 

@@ -20,7 +20,7 @@ from holdfast.engine.grounds import Grounds
 from holdfast.engine.landmarks import checkpoint_of
 from holdfast.engine.orders import LandOrder, item_id, packed
 from holdfast.engine.taskbook import TaskBook, begin_run
-from holdfast.errors import Blocked, Tampering
+from holdfast.errors import DiskFull, Tampering
 from holdfast.model.configuration import Budget
 from holdfast.model.run import RunOptions, RunRecord
 from holdfast.model.task import Task, TaskRecord
@@ -73,11 +73,11 @@ def booked(tmp_path: Path) -> Iterator[Booked]:
 
 
 def test_a_full_disk_stops_a_run_and_is_no_defect(tmp_path: Path) -> None:
-    """Where nothing can be written down any more the run ends as Blocked, with how to go on; any other error stays."""
+    """Where nothing can be written down any more the run ends as DiskFull, with how to go on; any other error stays."""
     pytest.importorskip("dbos", reason="the extra `run` is not installed")
     ground = site(tmp_path / "workspace")
     (ground.path / "ROADMAP.md").write_text("# Plan\n\n- [ ] Create a.py\n")
-    for number, expected in ((errno.ENOSPC, Blocked), (errno.EDQUOT, Blocked), (errno.EIO, OSError)):
+    for number, expected in ((errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull), (errno.EIO, OSError)):
 
         def route(task: Task, number: int = number) -> str:
             raise OSError(number, os.strerror(number))

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from guarded import ME, Ground, fill, guard, put
-from holdfast.engine.landmarks import commits_of_return, roadmap_change
-from holdfast.engine.orders import Asked, Landed
+from holdfast.engine.landmarks import checkpoint_of, commits_of_return, remarks_on, roadmap_change
+from holdfast.engine.orders import Asked, Landed, LandOrder
+from holdfast.engine.pipeline import Pipeline
+from holdfast.errors import Blocked
 from holdfast.model.task import TaskRecord
+from holdfast.workspace.githistory import Commit
 from laned import FILES, ROADMAP, commits, git, landings, lane_of, proposed, site
 
 NEW = put("new.py", b"N = 1\n")
@@ -93,6 +96,79 @@ def test_a_tick_that_a_kill_left_out_goes_with_the_next_commit(ground: Ground) -
     (ground / "ROADMAP.md").write_bytes(ROADMAP.replace(b"[ ] Two", b"[x] Two"))
     change = roadmap_change(ground.hf.site, "ROADMAP.md")
     assert change is not None and change.path == "ROADMAP.md"
+
+
+# ── a person's own work in the very files that landed ──
+
+LINES = b"".join(b"line %d\n" % number for number in range(1, 21))
+MINE, THEIRS = (b"line 3\n", b"line three, mine\n"), (b"line 15\n", b"line fifteen, the task's\n")
+
+
+@pytest.fixture
+def edited(tmp_path: Path) -> Iterator[Ground]:
+    """A committed file of twenty lines, in which a person edited the third and committed nothing."""
+    found = site(tmp_path / "workspace", {**FILES, "f.txt": LINES})
+    (found / "f.txt").write_bytes(LINES.replace(*MINE))
+    yield found
+    found.hf.close()
+
+
+def landed_over(ground: Ground) -> Landed:
+    both = LINES.replace(*MINE).replace(*THEIRS)
+    answer = lane_of(ground).land(proposed(ground, put("f.txt", both)))
+    assert isinstance(answer, Landed)
+    return answer
+
+
+def test_edits_of_a_person_that_go_into_the_commit_are_told(edited: Ground) -> None:
+    """They are in it, since the agent worked on top of them; the remark names commit and file (N3)."""
+    answer = landed_over(edited)
+    assert b"mine" in git(edited.path, "show", "HEAD:f.txt").encode()
+    short = answer.commit[:7]
+    assert answer.remarks == (f"commit {short} also holds edits of yours that were not committed: f.txt",)
+
+
+def test_who_was_killed_before_they_told_it_is_made_up_for(edited: Ground) -> None:
+    """The commit stands, and nobody heard of it: landing the same order again finds the commit, and tells the same."""
+    both = LINES.replace(*MINE).replace(*THEIRS)
+    order = proposed(edited, put("f.txt", both))
+
+    def cut_off(pipeline: Pipeline, order: LandOrder, execution: str) -> tuple[Commit, ...]:
+        checkpoint_of(pipeline, order, execution)
+        raise Blocked("cut off")
+
+    first = lane_of(edited, cut_off).land(order)
+    assert isinstance(first, Landed) and first.remarks == ("not committed: cut off",)
+    again = lane_of(edited).land(order._replace(turn=2))
+    assert isinstance(again, Landed) and commits(edited.path) == ["One"]
+    short = again.commit[:7]
+    assert again.remarks == (f"commit {short} also holds edits of yours that were not committed: f.txt",)
+
+
+def test_a_landing_over_what_was_committed_has_nothing_to_tell(edited: Ground) -> None:
+    """Once the person committed their edit, it is theirs, and the task's commit holds the task alone."""
+    git(edited.path, "commit", "-qam", "mine")
+    assert landed_over(edited).remarks == ()
+
+
+def test_what_is_staged_for_a_landed_file_stays_and_is_told(edited: Ground) -> None:
+    """Committed as it is, it would take the landing back: the person hears so."""
+    git(edited.path, "add", "f.txt")
+    answer = landed_over(edited)
+    assert any("something else is staged, and stays so: f.txt" in text for text in answer.remarks)
+    assert git(edited.path, "show", ":f.txt").encode() == LINES.replace(*MINE)
+
+
+def test_what_was_changed_and_committed_again_is_told() -> None:
+    """It is in the person's own commit; that of the task does not say that it holds it."""
+    commit = Commit("a" * 40, "", "", "refs/heads/main", overtaken=("f.txt",))
+    assert list(remarks_on([commit])) == ["changed again and committed since, so not in commit aaaaaaa: f.txt"]
+
+
+def test_many_files_are_named_by_three_and_a_count() -> None:
+    """A remark stays a line."""
+    commit = Commit("a" * 40, "", "", "refs/heads/main", carried=("1", "2", "3", "4", "5"))
+    assert next(iter(remarks_on([commit]))).endswith("1, 2, 3 and 2 more")
 
 
 # ── several repositories below one workspace ──

@@ -17,6 +17,7 @@ from holdfast.engine.pipeline import Pipeline
 from holdfast.errors import Blocked
 from holdfast.model.plan import Delete, Inline, Update
 from holdfast.testing import FaultyCalls, KillAt
+from holdfast.workspace.githistory import Commit
 from laned import FALSE, FILES, ROADMAP, commits, git, landings, lane_of, order_of, proposed, raising, site, task_id
 
 NEW = put("new.py", b"N = 1\n")
@@ -95,11 +96,10 @@ def test_a_landing_that_is_killed_around_its_commit_has_one_commit(ground: Groun
     order = proposed(ground, NEW)
     ground.hf.close()
 
-    def commit(pipeline: Pipeline, order: LandOrder, execution: str) -> str:
-        if after:
-            checkpoint_of(pipeline, order, execution)
+    def commit(pipeline: Pipeline, order: LandOrder, execution: str) -> tuple[Commit, ...]:
+        made = checkpoint_of(pipeline, order, execution) if after else ()
         os.kill(os.getpid(), signal.SIGKILL)
-        return ""
+        return made
 
     assert in_child(lambda: lane_of(Ground(ground.path), commit).land(order)) == -signal.SIGKILL
     again = Ground(ground.path)

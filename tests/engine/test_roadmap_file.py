@@ -154,6 +154,18 @@ def test_what_is_no_file_of_the_workspace_is_not_read(ground: Ground, tmp_path: 
         RoadmapFile(ground.hf.site, name).read()
 
 
+def test_a_link_is_called_a_link(ground: Ground) -> None:
+    """Whether it was named or is there under a usual name, nobody is told of levels, or that there is none."""
+    (ground / "plan.md").write_bytes(TEXT)
+    (ground / "ROADMAP.md").unlink()
+    (ground / "ROADMAP.md").symlink_to("plan.md")
+    with pytest.raises(InvalidInput, match="is a symbolic link") as refused:
+        file_of(ground).read()
+    assert "Name the file itself" in refused.value.hint
+    with pytest.raises(InvalidInput, match="is a symbolic link"):
+        find_roadmap(ground.hf.site)
+
+
 def test_what_is_too_large_is_not_read(ground: Ground) -> None:
     """64 MiB are enough for everybody; a file with holes costs nothing to make."""
     os.truncate(ground / "ROADMAP.md", roadmap_file.MOST_BYTES + 1)

@@ -131,7 +131,7 @@ def test_what_a_person_committed_meanwhile_is_not_committed_again(ground: Ground
 
 def test_where_no_checkpoint_is_wanted_sync_makes_none(ground: Ground) -> None:
     """Nor does it complain."""
-    found = landed(ground, lambda pipeline, order, execution: "", RunOptions(checkpoint="none"))
+    found = landed(ground, lambda pipeline, order, execution: (), RunOptions(checkpoint="none"))
     assert found.runs.sync() == Synced(False) and commits(ground.path) == []
 
 
@@ -344,6 +344,42 @@ def in_the_middle(ground: Ground, state: str) -> Landing:
     if state != "PENDING":
         book.move(book.of(found.record.task)._replace(state=state))  # type: ignore[arg-type]
     return found
+
+
+def in_two_parts(ground: Ground) -> tuple[Landing, str, str]:
+    """A task that landed in two parts, and is done; with their executions."""
+    found = in_the_middle(ground, "PENDING")
+    first, second = found.record.execution, ground.apply(put("second.py", b"S = 2\n")).id
+    book = TaskBook(ground.hf.pipeline, found.run, lambda event: None)
+    for state in ("IN_PROGRESS", "VALIDATING"):
+        book.move(book.of(found.record.task)._replace(state=state))  # type: ignore[arg-type]
+    book.move(book.of(found.record.task)._replace(state="COMPLETED", execution=second))
+    return found, first, second
+
+
+def test_an_early_part_is_not_taken_back_from_under_a_later_one(ground: Ground) -> None:
+    """The task would count as done without it: Blocked, and the hint says which goes first; all at once may go (N1)."""
+    found, first, second = in_two_parts(ground)
+    with pytest.raises(Blocked, match="landed in parts") as refused:
+        found.runs.require_undoable([first])
+    assert f"holdfast undo {second}" in refused.value.hint
+    assert found.runs.require_undoable([first, second]) and found.runs.require_undoable([second])
+    assert found.runs.followed(found.undo(second)).tasks == (found.record.task,)
+    assert not found.runs.require_undoable([first])
+    found.undo(first)
+    assert found.now.state == "PENDING" and not (ground / "new.py").exists()
+
+
+def test_no_run_begins_between_the_look_and_the_end_of_an_undo(ground: Ground) -> None:
+    """As long as the undo goes on, nobody else is alone with the tasks; they follow without giving the lock away."""
+    found = landed(ground)
+    with found.runs.taking_back([found.record.execution]) as follow:
+        assert follow is not None
+        with pytest.raises(Locked), found.runs._alone():
+            pass
+        assert follow(found.undo(found.record.execution)).tasks == (found.record.task,)
+    with found.runs._alone():
+        assert found.now.state == "PENDING"
 
 
 def test_a_part_that_stands_completes_nothing(ground: Ground) -> None:

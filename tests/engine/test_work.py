@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from delegated import FILES, FIXED
+from delegated import FILES, FIXED, configured
 from guarded import Ground, guard
 from holdfast.engine.grounds import Grounds
 from holdfast.engine.measuring import MOST_EVIDENCE
@@ -17,6 +17,7 @@ from holdfast.engine.proposal import read_proposal
 from holdfast.engine.work import Workbench
 from holdfast.errors import Interrupted, Locked
 from holdfast.model.fix import Category
+from holdfast.store.adapters import Adapters
 from holdfast.store.large_blobs import LargeBlobs
 from holdfast.testing import ScriptedAgent
 from holdfast.testing.agents import Act, Exit
@@ -94,6 +95,15 @@ def test_every_ending_is_an_answer_of_the_right_category(
     assert answer.because and answer.evidence and ground.tree() == before
 
 
+def test_who_prints_without_end_was_not_late(ground: Ground) -> None:
+    """A limit of its own kind, told with what was too much: the next attempt hears of that, and not of the clock."""
+    configured("[agents.scripted]\nlimits = { output = '1MB' }\n")
+    answer = done(ground, Shell("yes flood | head -c 8000000"))
+    assert isinstance(answer, Unworked) and (answer.category, answer.final) == ("limit", False)
+    assert "it wrote more than 1 MB of output" in answer.because
+    assert "it wrote more than 1 MB of output" in answer.evidence
+
+
 def test_the_evidence_is_bounded_and_masked(ground: Ground) -> None:
     """It goes to the next agent, and into a ledger that cannot forget."""
     secret = "ghp_" + "a1B2" * 9
@@ -111,6 +121,18 @@ def test_an_agent_that_is_left_alone_was_not_tried(ground: Ground) -> None:
     second = done(ground, *GOOD, order=ORDER._replace(token=2))
     assert isinstance(second, Unworked) and "is not asked at the moment" in second.because
     assert 20_000 < second.pause_ms <= 30_000 and second.category == "agent error"
+
+
+@pytest.mark.parametrize("mirrored", [(True, False), (False, True), (True, True)], ids=str)
+def test_an_agent_that_is_ill_at_one_place_is_left_alone_at_all(ground: Ground, mirrored: tuple[bool, bool]) -> None:
+    """Mirrors come and go, and several are worked over at once: who fails is known to the workspace, with its past."""
+    held, first = ORDER._replace(mirrored=True, attempt=7), ORDER._replace(mends=9, mirrored=mirrored[0])
+    assert isinstance(done(ground, Exit(1), order=first), Unworked)
+    with Grounds(str(ground.path), pipeline_at)(held):  # the mirror that was worked over is taken: the next is another
+        second = done(ground, *GOOD, order=ORDER._replace(token=2, mirrored=mirrored[1]))
+    assert isinstance(second, Unworked) and "is not asked at the moment" in second.because
+    (row,) = Adapters(ground.hf.records).all()
+    assert (row.name, row.state, row.attempts) == ("scripted", "OPEN", 3)
 
 
 def test_an_order_can_be_worked_on_twice(ground: Ground) -> None:

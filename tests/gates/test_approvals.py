@@ -51,6 +51,22 @@ def test_every_approval_rule_is_seen_to_hold_and_to_break() -> None:
     assert any(case["granted"] for case in CASES.values())
 
 
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.get("broken")])
+def test_a_rule_that_does_not_hold_is_not_told_as_if_it_did(name: str) -> None:
+    """Rules are named by what must hold; a reason that names one says that it is broken."""
+    reason = standing_of(CASES[name], decision_of(CASES[name], REPORT)).reason
+    names = [rule for rule in (SIGNATURE_RULE, *(rule.name for rule in APPROVAL_RULES)) if rule in reason]
+    assert all(f'since it breaks the rule "{rule}"' in reason for rule in names)
+
+
+def test_a_stale_approval_is_told_as_stale() -> None:
+    """The person reads which rule it breaks."""
+    decision = decision_of({}, REPORT)
+    answers = approvals_of({"approvals": [{}]}, decision)
+    reason = standing(decision, answers, office_of({}), lambda approval: False).reason
+    assert reason.endswith(f'does not count, since it breaks the rule "{SIGNATURE_RULE}"')
+
+
 def test_a_verifier_that_fails_counts_nothing() -> None:
     """Where no signature verifies, nothing is granted and nothing is rejected."""
     decision = decision_of({}, REPORT)

@@ -9,7 +9,7 @@ import pytest
 
 from gates.building import Case, cases_in, evidence_of, policy_of
 from holdfast.gates.evidence import Text, compared
-from holdfast.gates.secrets import GUESS, MORE, MOST_FINDINGS, SHAPES, Finding, every_finding
+from holdfast.gates.secrets import GUESS, MORE, MOST_FINDINGS, SHAPES, Finding, every_finding, masked
 from holdfast.gates.write_gate import decide
 
 CASES = dict(cases_in("secrets"))
@@ -121,3 +121,10 @@ def test_what_is_not_read_is_said() -> None:
     cut = compared("a", b"", b"x\n" * 100 + b"token = 'hK3vTq9Lw2Zs8Xc5'\n", most=100)
     assert (cut.unread, cut.lines_added) == (True, 50)
     assert compared("a", b"", b"\0x") == Text("a", "\0x", 1, 0, binary=True)
+
+
+@pytest.mark.parametrize("behind", ["", "_x", "x", "-", "x" * 100, "x" * 300, '"', "\n"])
+def test_what_is_shown_is_masked_whatever_is_glued_to_it(behind: str) -> None:
+    """A test that fails with a key in its message prints more behind it; the key is gone all the same."""
+    key = "ghp_" + "a1B2" * 9
+    assert key not in masked(f"AssertionError: {key}{behind} is not 3")

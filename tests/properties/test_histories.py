@@ -4,6 +4,7 @@ What must hold (design.md, invariants 3, 6, 7 and the promise of the ledger):
   a change lands exactly as a dictionary predicts, or not at all
   a crash leaves the old tree or the new one, and the record says which
   an undo restores exactly, keeps what others did since, or refuses with nothing changed
+  where only texts were edited, and others edited them elsewhere since, it does not refuse: it merges
   the bytes of others are never lost
   tables and ledger agree, the ledger verifies, and the journal is empty when nobody is at work
 """
@@ -74,6 +75,7 @@ class Histories(RuleBasedStateMachine):
         self.done: list[Done] = []
         self.number = 0
         self.tokens: dict[bytes, int] = {}  # what strangers wrote, and when
+        self.taken_back: set[str] = set()  # what was undone at some time, whether or not it was brought back since
 
     def teardown(self) -> None:
         if hasattr(self, "place"):
@@ -94,6 +96,31 @@ class Histories(RuleBasedStateMachine):
         assert _world(after) == predicted
         self._note(done.id, plan, before, after, started)
 
+    @rule(data=st.data(), kept=st.booleans())
+    def edit_one_line(self, data: st.DataObject, kept: bool) -> None:
+        """A line of a text is replaced, by a plan at once or by a simulation that was kept."""
+        before = self.ground.tree()
+        if not _texts(before):
+            return
+        self.number += 1
+        path, text = _with_line(data, before, b"ours %d\n" % self.number)
+        plan, started = self.ground.plan(put(path, text)), time.time_ns()
+        simulated = self.ground.hf.simulate(plan)
+        if kept:
+            simulated = self.ground.hf.keep(simulated, self.ground.hf.verify(simulated))
+        done = self.ground.hf.execute(simulated, approved_by="me")
+        after = self.ground.tree()
+        assert after[path].content == text
+        self._note(done.id, plan, before, after, started)
+
+    @precondition(lambda self: any(done.id not in self.taken_back for done in self.done))
+    @rule(data=st.data())
+    def undo_an_edit_after_a_stranger(self, data: st.DataObject) -> None:
+        """Somebody edits a line, and what we changed last is undone: that merges, or the edits met."""
+        last = next(done for done in reversed(self.done) if done.id not in self.taken_back)
+        self.stranger_edits_one_line(data)
+        self._undo(last)
+
     @rule(steps=_steps)
     def apply_what_is_impossible(self, steps: tuple[Step, ...]) -> None:
         """A plan with an impossible step is blocked, and nothing changes."""
@@ -107,9 +134,12 @@ class Histories(RuleBasedStateMachine):
     @rule(data=st.data())
     def undo(self, data: st.DataObject) -> None:
         """Any execution may be asked to be undone."""
-        chosen = data.draw(st.sampled_from(self.done), label="execution")
+        self._undo(data.draw(st.sampled_from(self.done), label="execution"))
+
+    def _undo(self, chosen: Done) -> None:
         before, started = self.ground.tree(), time.time_ns()
         newest = self._newest_row() == chosen.id and before == chosen.after
+        merged = self._merged(chosen, before)
         try:
             done = self.ground.hf.undo(chosen.id)
         except (Conflict, InvalidInput, Blocked) as error:
@@ -117,10 +147,16 @@ class Histories(RuleBasedStateMachine):
             # What nobody touched since can always be taken back, if it changed anything and was not taken back before.
             if newest and chosen.before != chosen.after and self._is_live_and_kept(chosen.id):
                 raise
+            # And so can an edit of texts that others edited since, elsewhere.
+            if merged is not None:
+                raise
             return
         after = self.ground.tree()
         if newest:
             assert after == chosen.before
+        if merged is not None:
+            assert {path: after[path].content for path in merged} == merged
+        self.taken_back.add(chosen.id)
         self._strangers_kept(before, after, chosen.number)
         self._note(done.id, None, before, after, started)
 
@@ -136,6 +172,7 @@ class Histories(RuleBasedStateMachine):
         except (Conflict, InvalidInput, Blocked) as error:
             self._refused(error, before)
             return
+        self.taken_back |= {done.id for done in self.done if done.number >= chosen.number}
         after = self.ground.tree()
         if alone and not self._somebody_since(chosen):
             assert _world(after) == _world(chosen.before)
@@ -180,6 +217,17 @@ class Histories(RuleBasedStateMachine):
         else:
             target.write_bytes(new)
         self.tokens[token] = self.number
+
+    @rule(data=st.data())
+    def stranger_edits_one_line(self, data: st.DataObject) -> None:
+        """Somebody replaces one line of a text, with whatever stood in it."""
+        before = self.ground.tree()
+        if _texts(before):
+            self.number += 1
+            token = b"stranger %d\n" % self.number
+            path, text = _with_line(data, before, token)
+            (self.ground / path).write_bytes(text)
+            self.tokens[token] = self.number
 
     @rule(path=_path, mode=st.sampled_from([0o640, 0o711]))
     def stranger_chmods(self, path: str, mode: int) -> None:
@@ -232,6 +280,7 @@ class Histories(RuleBasedStateMachine):
             predicted = _undone(self.ground, chosen.id)
         except HoldfastError:
             return
+        self.taken_back.add(chosen.id)
 
         def child() -> None:
             calls = FaultyCalls()
@@ -279,6 +328,20 @@ class Histories(RuleBasedStateMachine):
         self.number += 1
         self.done.append(Done(id, plan, before, after, self.number, started))
 
+    def _merged(self, chosen: Done, now: Tree) -> dict[str, bytes] | None:
+        """What an undo must make of each path, where the execution only edited texts and everything is apart."""
+        if chosen.id in self.taken_back or not self._is_live_and_kept(chosen.id):
+            return None
+        old, new = _world(chosen.before), _world(chosen.after)
+        found = {}
+        for path in (path for path in {*old, *new} if old.get(path) != new.get(path)):
+            sides = [world[path] for world in (new, _world(now), old) if path in world and world[path].kind == "file"]
+            text = _woven(*(node.content for node in sides)) if len(sides) == 3 else None
+            if text is None:
+                return None
+            found[path] = text
+        return found
+
     def _strangers_kept(self, before: Tree, after: Tree, since: int) -> None:
         """What strangers wrote after the execution that was undone, and what stood, still stands."""
         for token, number in self.tokens.items():
@@ -314,6 +377,42 @@ def _world(tree: Tree) -> World:
         path: Node(thing.kind, 0o777 if thing.kind == "symlink" else thing.mode, thing.content)
         for path, thing in tree.items()
     }
+
+
+def _texts(tree: Tree) -> list[str]:
+    return sorted(path for path, thing in tree.items() if thing.kind == "file" and b"\n" in thing.content)
+
+
+def _with_line(data: st.DataObject, tree: Tree, line: bytes) -> tuple[str, bytes]:
+    """A text, and what it is with one of its lines replaced."""
+    path = data.draw(st.sampled_from(_texts(tree)), label="text")
+    lines = tree[path].content.splitlines(keepends=True)
+    place = data.draw(st.integers(0, len(lines) - 1), label="line")
+    return path, b"".join([*lines[:place], line, *lines[place + 1 :]])
+
+
+def _woven(new: bytes, now: bytes, old: bytes) -> bytes | None:
+    """A merge that shares nothing with ours: between lines that all three have, only one side may differ.
+
+    None where both differ, and where lines moved or are there twice: then nothing is demanded.
+    """
+    texts = [text.splitlines(keepends=True) for text in (new, now, old)]
+    if any(len(set(lines)) != len(lines) for lines in texts) or any(b"\0" in text for text in (new, now, old)):
+        return None
+    common = set(texts[0]) & set(texts[1]) & set(texts[2])
+    anchors = [[line for line in lines if line in common] for lines in texts]
+    if anchors[0] != anchors[1] or anchors[0] != anchors[2]:
+        return None
+    woven: list[bytes] = []
+    for line in (*anchors[0], None):
+        ends = [len(lines) if line is None else lines.index(line) for lines in texts]
+        wrote, stands, before = (lines[:end] for lines, end in zip(texts, ends, strict=True))
+        if wrote != stands and wrote != before and stands != before:
+            return None
+        woven += before if wrote == stands else stands
+        woven += [line] if line is not None else []
+        texts = [lines[end + 1 :] for lines, end in zip(texts, ends, strict=True)]
+    return b"".join(woven)
 
 
 def _possible(before: Tree, steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], World]:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+import psycopg
 
 import holdfast
 from holdfast.model.task import TaskRecord
+from holdfast.store.blobs import Blobs
+from holdfast.wiring import Holdfast
 
 HERE = Path(__file__).parent
 UNRULY, DRIVE, SERVE = HERE / "unruly.py", HERE / "drive.py", HERE / "serve.py"
@@ -33,19 +40,42 @@ TASKS = (
     ("theta", "breaks", "epsilon"),
     ("iota", "works", "eta"),
 )
-
+# What must have been measured when the agent says of itself that it does this.
+MEASURED: Mapping[str, Mapping[str, object]] = {
+    "fails": {"ending": "failed", "exit_code": 3},
+    "lies": {"ending": "finished", "exit_code": 0, "changed_count": 0},
+    "breaks": {"ending": "finished", "exit_code": 0, "changed_count": 1, "checks_failed": 1},
+    "crashes": {"ending": "killed", "signal": signal.SIGKILL, "limit": ""},
+    "hangs": {"ending": "limit", "limit": "time"},
+}
 
 Sitting: TypeAlias = subprocess.Popen[str]
 
 
+class Told(NamedTuple):
+    """One try of an agent, as the ledger has it: its own words, and what was measured beside them."""
+
+    words: str
+    measured: Mapping[str, object]
+
+
+class Landing(NamedTuple):
+    """What the gate let through: the tree that was to be, and the receipts it was shown; `inputs` of its decision."""
+
+    tree: str
+    receipts: tuple[Mapping[str, object], ...]
+
+
 class Ended(NamedTuple):
-    """What is there when a run is over. `tree` holds the files' contents by name."""
+    """What is there when a run is over. `tree` holds the files' contents by name, `landed` what was shown for each."""
 
     records: dict[str, TaskRecord]
     landings: Counter[str]
     commits: Counter[str]
     tree: dict[str, str]
     kills: int
+    told: tuple[Told, ...]
+    landed: tuple[Landing, ...]
 
 
 def roadmap() -> str:
@@ -104,7 +134,7 @@ def drive(workspace: Path, *, parallel: int, landing: str, kills: int, seed: int
 
 
 class Crowd:
-    """Workers that are killed, and frozen for longer than their lease, as a thread goes on."""
+    """Workers that are killed, and frozen until they are given up, while they hold an item: only that is trouble."""
 
     def __init__(self, place: Path, workspace: Path, database: str, *, count: int = 3, lease: float = 6.0) -> None:
         self._place, self._workspace, self._database, self._lease = place, workspace, database, lease
@@ -114,11 +144,16 @@ class Crowd:
         with holdfast.open(str(workspace)) as hf:
             self._id = hf.id
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self.killed = self.frozen = self.given_up = 0
+        self._begins: dict[str, int] = {}  # where in its log the life of a worker begins
+        # While they held an item, by the engine's own tables, before and after the blow.
+        self.killed = self.frozen = 0
+        # Told that their lease was over, and gone because of that.
+        self.given_up = 0
 
     def start(self, name: str) -> None:
         words = [sys.executable, str(SERVE), str(self._place / name), str(self._clone), self._id, self._database, name]
-        with (self._place / f"{name}.log").open("ab") as log:
+        with self._log(name).open("ab") as log:
+            self._begins[name] = log.tell()
             self._running[name] = subprocess.Popen([*words, str(self._lease)], stdout=log, stderr=log)
 
     def tend(self) -> None:
@@ -129,26 +164,83 @@ class Crowd:
                 self.given_up += child is not None and child.returncode == GIVEN_UP
                 self.start(name)
 
-    def kill(self, name: str) -> None:
-        self._running[name].kill()
-        self._running[name].wait()
-        self.killed += 1
+    def _log(self, name: str) -> Path:
+        return self._place / f"{name}.log"
 
-    def freeze(self, name: str) -> None:
-        """Longer than the lease; then it goes on as if nothing had been."""
+    def _works(self, name: str) -> bool:
+        """By its own words in this life: one that is starting has items in the tables too, of the life before."""
+        lines = self._log(name).read_bytes()[self._begins[name] :].decode().splitlines()
+        begun = sum(line.startswith("works on ") for line in lines)
+        return begun > sum(line.startswith(("worked ", "unworked ")) for line in lines)
+
+    def holders(self) -> dict[str, str]:
+        """Workers of ours that are at work on an item, as they say and the engine's tables say; and which."""
+        statement = "SELECT executor_id, workflow_uuid FROM dbos.workflow_status WHERE status = 'PENDING'"
+        try:
+            with psycopg.connect(self._database) as connection:
+                rows = connection.execute(statement).fetchall()
+        except (psycopg.OperationalError, psycopg.errors.UndefinedTable):
+            return {}  # it is away, or nobody has been there yet
+        alive = {name for name, child in self._running.items() if child.poll() is None}
+        return {name: item for name, item in rows if name in alive and self._works(name)}
+
+    def newest_token(self) -> int:
+        """1 where no item was ever taken from a worker."""
+        with psycopg.connect(self._database) as connection:
+            row = connection.execute("SELECT max(token) FROM holdfast.tokens").fetchone()
+        return row[0] if row and row[0] else 1
+
+    def kill(self) -> bool:
+        """One that holds an item, at once; False when nobody did by then."""
+        return self._struck(signal.SIGKILL) is not None
+
+    def freeze(self) -> bool:
+        """One that holds an item, until it is given up; then it goes on as if nothing had been, and has to be told."""
+        name = self._struck(signal.SIGSTOP)
+        if name is None:
+            return False
+        try:
+            end = time.monotonic() + 10 * self._lease
+            while not self._is_given_up(name):
+                assert time.monotonic() < end, f"{name} is silent, and nobody gives it up"
+                time.sleep(0.2)
+        finally:
+            self._running[name].send_signal(signal.SIGCONT)
+        assert self._running[name].wait(60) == GIVEN_UP
+        return True
+
+    def _is_given_up(self, name: str) -> bool:
+        with psycopg.connect(self._database) as connection:
+            row = connection.execute("SELECT given_up FROM holdfast.workers WHERE name = %s", (name,)).fetchone()
+        return bool(row and row[0])
+
+    def _struck(self, number: signal.Signals) -> str | None:
+        """Who was hit while it held an item, and holds it still now that it can do nothing about it."""
+        name, item = next(iter(self.holders().items()), ("", ""))
+        if not name:
+            return None
         child = self._running[name]
-        child.send_signal(signal.SIGSTOP)
-        time.sleep(self._lease * 2.5)
-        child.send_signal(signal.SIGCONT)
-        self.frozen += 1
+        child.send_signal(number)
+        kept = self.holder_of(item) == name
+        if number == signal.SIGKILL:
+            child.wait()
+            self.killed += kept
+        elif kept:
+            self.frozen += 1
+        else:
+            child.send_signal(signal.SIGCONT)
+        return name if kept else None
 
-    def trouble(self, chance: random.Random) -> None:
-        name = chance.choice(self._names)
-        if self._running[name].poll() is None:
-            (self.kill if chance.random() < 0.6 else self.freeze)(name)
+    def holder_of(self, item: str) -> str:
+        """Whose the item is, if it is still under way."""
+        statement = "SELECT executor_id FROM dbos.workflow_status WHERE status = 'PENDING' AND workflow_uuid = %s"
+        with psycopg.connect(self._database) as connection:
+            row = connection.execute(statement, (item,)).fetchone()
+        return str(row[0]) if row else ""
 
     def end(self) -> None:
         for child in self._running.values():
+            self.given_up += child.poll() == GIVEN_UP
             child.kill()
             child.wait()
 
@@ -156,17 +248,31 @@ class Crowd:
 def ended(workspace: Path, kills: int = 0) -> Ended:
     with holdfast.open(str(workspace)) as hf:
         records = dict(hf.runs.standing().records)
-        landed = [row for row in hf.log(limit=-1) if row.status == "COMPLETED" and not row.intent.startswith("Tick ")]
-        landings = Counter(row.intent for row in landed)
+        rows = [row for row in hf.log(limit=-1) if row.status == "COMPLETED" and not row.intent.startswith("Tick ")]
+        landings = Counter(row.intent for row in rows)
         assert hf.audit().ok
+        told, landed = told_in(hf), tuple(landing_of(hf, str(row.summary["decision"])) for row in rows)
     log = subprocess.run(["git", "log", "--format=%s"], cwd=workspace, capture_output=True, text=True, check=True)
     commits = Counter(line for line in log.stdout.splitlines() if line.startswith("Create "))
-    names = [name for name in workspace.iterdir() if name.is_file()]
-    return Ended(records, landings, commits, {path.name: path.read_text(encoding="utf-8") for path in names}, kills)
+    tree = {path.name: path.read_text(encoding="utf-8") for path in workspace.iterdir() if path.is_file()}
+    return Ended(records, landings, commits, tree, kills, told, landed)
+
+
+def told_in(hf: Holdfast) -> tuple[Told, ...]:
+    bodies: list[Any] = [entry.body for entry in hf.ledger.entries() if entry.kind == "delegation"]
+    tries = [attempt for body in bodies for attempt in body["attempts"]]
+    return tuple(Told(attempt["claimed"]["words"], attempt["measured"]) for attempt in tries)
+
+
+def landing_of(hf: Holdfast, decision: str) -> Landing:
+    """From the inputs of the decision, which the ledger names by digest: no kill during a landing can lose them."""
+    (body,) = [entry.body for entry in hf.ledger.entries() if entry.kind == "decision" and entry.body["id"] == decision]
+    inputs = json.loads(zlib.decompress(Blobs(hf.site.state).get(str(body["inputs"]))))
+    return Landing(inputs["report"]["predicted_tree"], tuple(inputs["receipts"]))
 
 
 def check(end: Ended) -> None:
-    """Every task landed, once, verified, committed and ticked; nothing else did."""
+    """Every task landed, once, verified, committed and ticked; nothing else did; and the agent was truly unruly."""
     assert {record.state for record in end.records.values()} == {"COMPLETED"}
     assert len(end.records) == len(TASKS)
     assert set(end.landings.values()) == {1} and len(end.landings) == len(TASKS), end.landings
@@ -175,3 +281,26 @@ def check(end: Ended) -> None:
     for name, _, _ in TASKS:
         assert end.tree[f"{name}.py"] == f"VALUE = {name!r}\n"
     assert end.tree["register.txt"].split() == sorted(name for name, _, _ in TASKS if name.startswith("shared"))
+    check_verified(end)
+    check_unruly(end)
+
+
+def check_verified(end: Ended) -> None:
+    """The gate saw, for each landing, receipts of the very tree that was to be; the project's own tests among them."""
+    assert len(end.landed) == len(TASKS)
+    for landing in end.landed:
+        assert any(receipt["kind"] == "tests" for receipt in landing.receipts), landing
+        assert all(receipt["passed"] for receipt in landing.receipts), landing
+        assert {receipt["tree_digest"] for receipt in landing.receipts} == {landing.tree}
+
+
+def check_unruly(end: Ended) -> None:
+    """Each task's agent did at least once what its schedule says, by its own words and by what was measured of it."""
+    for name, how, _ in TASKS:
+        if how != "works":
+            tries = [told.measured for told in end.told if f"{name} {how}." in told.words]
+            assert tries, f"the agent of {name} never said that it {how}"
+            assert any(MEASURED[how].items() <= dict(measured).items() for measured in tries), (name, tries)
+    collided = {task for task, record in end.records.items() if "conflict" in {each.category for each in record.tried}}
+    assert collided, "nobody's work collided with anybody's"
+    assert all("shared" in task for task in collided), collided

@@ -24,7 +24,7 @@ from holdfast.sandbox.confined import Confined, run_confined
 from holdfast.sandbox.conversation import converse_confined
 from holdfast.sandbox.output import Lines
 from holdfast.sandbox.process import DEFAULT_PATH, Command
-from holdfast.sandbox.profile import Profile
+from holdfast.sandbox.profile import Limits, Profile
 from holdfast.sandbox.shown import HOME
 from holdfast.sandbox.view import View
 from holdfast.workspace.home import Home, give_back
@@ -96,6 +96,10 @@ class SandboxBench:
         with self._telling:
             self._keep(json.dumps(fields_of(happening)).encode())
             self._watcher(happening)
+
+    @property
+    def limits(self) -> Limits:
+        return self._profile.limits
 
     def spent(self) -> Usage:
         return self._spending()

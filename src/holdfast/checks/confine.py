@@ -10,6 +10,7 @@ import signal
 
 from holdfast.checks.attempt import REPORTS_VARIABLE, Run
 from holdfast.sandbox.confined import run_confined
+from holdfast.sandbox.exceeded import exceeded
 from holdfast.sandbox.process import Command, Finished
 from holdfast.sandbox.profile import Profile
 from holdfast.sandbox.view import View
@@ -26,7 +27,8 @@ def confined(view: View, profile: Profile) -> Run:
         done = run_confined(command, view, allowed)
         if not done.limit:
             return done.finished
-        said = f"\n[ended by a limit of the sandbox: {done.limit}]\n".encode()
+        much = exceeded(done.limit, allowed.limits)
+        said = f"\n[ended by a limit of the sandbox: {f'it {much}' if much else done.limit}]\n".encode()
         ended = done.finished._replace(exit_code=None, output=done.finished.output + said)
         return ended if ended.timed_out else ended._replace(signal=signal.SIGKILL)
 

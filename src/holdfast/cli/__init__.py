@@ -4,6 +4,7 @@
                                                               └─ HoldfastError ─▶ what happened, what was not changed,
                                                                                   what to do; exit status of its class
 
+A disk or a quota that is full is nobody's defect: wherever it is met, it is told as that, with exit 5.
 Anything else that is raised is a defect of ours: a short message and exit 1, with HOLDFAST_DEBUG=1 the traceback.
 """
 
@@ -21,7 +22,7 @@ from holdfast.errors import HoldfastError, Interrupted, InvalidInput, Unsupporte
 _NO_VERB = "Missing command."  # click's words when nothing but options was given
 
 
-def run(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Carry out one command line; the exit status is returned."""
     if not sys.platform.startswith("linux"):
         print("Holdfast runs on Linux only: it needs renameat2, openat2 and syncfs.", file=sys.stderr)
@@ -30,9 +31,14 @@ def run(argv: Sequence[str]) -> int:
     screen.take_over_excepthook()
     try:
         status = _dispatch(argv, screen)
-    except HoldfastError as error:
-        screen.failure(error)
-        status = error.exit_status
+    except (HoldfastError, OSError) as error:
+        from holdfast.cli.no_room import as_disk_full  # what went well does not pay for it
+
+        told = as_disk_full(error) or error
+        if isinstance(told, OSError):
+            raise
+        screen.failure(told)
+        status = told.exit_status
     except click.UsageError as error:
         if error.ctx is not None and error.message == _NO_VERB:
             screen.note(error.ctx.get_help() + "\n")

@@ -46,6 +46,11 @@ def for_people(at_ns: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ns // _SECOND_NS))
 
 
+def clock_time(at_ns: int) -> str:
+    """Of what is soon."""
+    return time.strftime("%H:%M:%S", time.localtime(at_ns // _SECOND_NS))
+
+
 def for_programs(at_ns: int) -> str:
     whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at_ns // _SECOND_NS))
     return f"{whole}.{at_ns % _SECOND_NS // 1_000_000:03d}Z"

@@ -1,6 +1,6 @@
 """Open a workspace for a verb: repaired first, closed last, and safe when somebody presses Ctrl-C.
 
-    reading    what a crash left is repaired if nobody else is at work; otherwise the verb goes on and only looks
+    reading    what a crash left is repaired if nobody else is at work and there is room; otherwise the verb only looks
     changing   the lock must be free (exit 9), what a crash left is repaired, and an interruption is rolled back
 
 In `changing`, SIGTERM and SIGHUP count as Ctrl-C, and only the first of them does: a second one must not
@@ -29,7 +29,7 @@ _PATIENCE_S = 5.0
 @contextmanager
 def reading(face: Face) -> Iterator[Holdfast]:
     with open_workspace() as hf:
-        repair_if_free(face.screen, hf)
+        _repair_if_there_is_room(face.screen, hf)
         yield hf
 
 
@@ -48,6 +48,19 @@ def changing(face: Face) -> Iterator[Holdfast]:
             raise _interrupted(hf, newest) from None
         finally:
             progress.clear()
+
+
+def _repair_if_there_is_room(screen: Screen, hf: Holdfast) -> None:
+    """Looking writes nothing, and needs no room."""
+    try:
+        repair_if_free(screen, hf)
+    except (HoldfastError, OSError) as error:
+        from holdfast.cli.no_room import as_disk_full
+
+        full = as_disk_full(error)
+        if full is None:
+            raise
+        screen.note(f"{full.message}\nWhat was interrupted is repaired by the first verb that finds room.")
 
 
 def repair_if_free(screen: Screen, hf: Holdfast) -> None:

@@ -28,7 +28,8 @@ from holdfast.cli.run_view import RunView
 from holdfast.cli.screen import SCHEMA, Screen
 from holdfast.cli.verbs import Face
 from holdfast.cli.watching import person_at
-from holdfast.engine.roadmap_runs import Crew, stopped_by_a_person
+from holdfast.engine.roadmap_runs import Crew
+from holdfast.engine.stop_wish import stopped_by_a_person
 from holdfast.errors import HoldfastError, Interrupted
 from holdfast.model.run import RunEvent, RunFinished, RunRecord, TaskCompleted, TaskMoved
 from holdfast.wiring import Holdfast

@@ -2,25 +2,29 @@
 
     ✓ landed   ● at work   ? needs a person   ✗ did not land   - left out   ◌ not begun
 
+An *attempt* is one order that an agent carried out, to its end: what a person interrupted, or took back later, is none.
+Inside an attempt the agent may *mend* its work: it is shown what was measured, and goes on. That is no other attempt.
 What roadmaps, agents and checks say is shown as data: one line, nothing that moves the cursor.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.cli.moments import for_programs
+from holdfast.cli.moments import clock_time, for_programs
 from holdfast.cli.screen import shown
 from holdfast.cli.words import count, duration
-from holdfast.errors import AgentFailed, ApprovalNeeded, Interrupted, LimitReached
+from holdfast.engine.room import stopped_for_room
+from holdfast.errors import AgentFailed, ApprovalNeeded, DiskFull, Interrupted, LimitReached
 from holdfast.model.agent import Usage
 
 if TYPE_CHECKING:
     from holdfast.cli.screen import Screen
     from holdfast.engine.run_standing import Standing
     from holdfast.model.run import RunRecord
-    from holdfast.model.task import Task, TaskRecord, TaskState
+    from holdfast.model.task import Strategy, Task, TaskRecord, TaskState
 
 MARKS: dict[TaskState, str] = {
     "PENDING": "◌",
@@ -35,6 +39,16 @@ MARKS: dict[TaskState, str] = {
     "BLOCKED": "✗",
 }
 STYLES = {"✓": "green", "✗": "red", "?": "yellow", "●": "cyan", "◌": "dim", "-": "dim"}
+# What follows a failed attempt.
+STRATEGY_TOLD: dict[Strategy, str] = {
+    "retry": "it is tried again",
+    "retry with context": "it is tried again, told what failed",
+    "rewrite": "it is tried again, restated",
+    "decompose": "it is done in parts",
+    "skip": "it is left out",
+    "defer": "it is tried again later",
+    "escalate": "a person is needed",
+}
 LOST: tuple[TaskState, ...] = ("FAILED", "TIMEOUT", "BLOCKED")
 _WIDEST = 40
 _SHORT_COMMIT = 7
@@ -51,8 +65,17 @@ def one_line(text: str) -> str:
     return shown(" ".join(text.split()))
 
 
-def attempts(number: int) -> str:
-    return count(number, "attempt")
+def attempts_of(record: TaskRecord) -> int:
+    """Those that did not land, those that landed a part, and the one that is under way, landed, or was refused."""
+    last = record.tried[-1].attempt if record.tried else 0
+    return len(record.tried) + record.part + (record.attempt > last)
+
+
+def attempts(record: TaskRecord) -> str:
+    """`2 attempts, mended once`: of the last one it is known how often its agent went over it."""
+    mends = record.tries - len(record.tried) - 1 if record.execution else 0
+    times = {0: "", 1: ", mended once"}.get(max(0, mends), f", mended {mends} times")
+    return count(max(1, attempts_of(record)), "attempt") + times
 
 
 # ── one task ──
@@ -65,24 +88,31 @@ def told(task: Task, record: TaskRecord, waits_for: str = "", doing: str = "", h
         case "COMPLETED":
             return _landed(record) if record.execution else f"done  {because}".rstrip()
         case "IN_PROGRESS":
-            which = f"attempt {record.attempt}  " if record.attempt > 1 else ""
+            which = f"attempt {attempts_of(record)}  " if attempts_of(record) > 1 else ""
             return f"{shown(record.agent)}  {which}{doing}".rstrip()
         case "VALIDATING":
             return "landing: checked again, judged, landed" if record.landing else "its work is good; waits to land"
         case "NEEDS_REVIEW":
             return f"needs you: {because}"
         case "PENDING":
-            return f"waits for {waits_for}" if waits_for else because or "to do"
+            return f"waits for {waits_for}" if waits_for else f"{because or 'to do'}{not_before(record.wait_until_ns)}"
         case "SKIPPED" if held:
             return f"held: {one_line(held)}"
     words = {"FAILED": "failed", "TIMEOUT": "out of time", "SKIPPED": "left out", "BLOCKED": "blocked"}
-    tries = f" ({attempts(record.attempt)})" if record.attempt else ""
-    return f"{words.get(record.state, 'later')}{tries}: {because}"
+    tries = f" ({attempts(record)})" if record.attempt else ""
+    part = f", {record.part} of {record.parts} parts landed" if record.part and record.execution else ""
+    when = not_before(record.wait_until_ns) if record.state == "DEFERRED" else ""
+    return f"{words.get(record.state, 'later')}{part}{tries}: {because}{when}"
+
+
+def not_before(at_ns: int) -> str:
+    """When it is tried again, as the end of a sentence; empty once that is over."""
+    return f", not before {clock_time(at_ns)}" if at_ns > time.time_ns() else ""
 
 
 def _landed(record: TaskRecord) -> str:
     took = duration((record.at_ns - record.started_ns) // _MS) if record.started_ns and record.at_ns else ""
-    parts = ["landed", count(record.files, "file"), attempts(max(1, record.attempt)), took, _commits(record)]
+    parts = ["landed", count(record.files, "file"), attempts(record), took, _commits(record)]
     if record.tried:
         parts.append(f"first attempt: {record.tried[0].category}")
     return "  ".join(filter(None, (*parts, one_line(record.because))))
@@ -108,7 +138,10 @@ def lines(screen: Screen, rows: Sequence[tuple[Task, TaskRecord]], standing: Sta
         mark, held = MARKS[record.state], reasons.get(task.id, "")
         words = told(task, record, waits_for(task, standing), held=held if record.because == held else "")
         text = f"{_cut(label(task), width):<{width}}  {words}"
-        yield screen.style(f" {mark}", STYLES[mark]) + f" {screen.fitted(text)}"
+        fitted = screen.fitted(text)
+        yield screen.style(f" {mark}", STYLES[mark]) + f" {fitted}"
+        if fitted != text and record.state == "COMPLETED" and record.because:
+            yield f"   ! {one_line(record.because)}"  # a remark on what landed is never cut off
 
 
 def _cut(text: str, width: int) -> str:
@@ -125,13 +158,23 @@ class Counts(NamedTuple):
     waiting: int
     skipped: int
     left: int
+    # Landed of tasks that are not done.
+    parts: int = 0
+
+    @property
+    def landed(self) -> str:
+        parts = f", {count(self.parts, 'part')} of others" if self.parts else ""
+        return f"{self.completed:,} of {count(self.tasks, 'task')} done{parts}"
 
 
 def counts_of(rows: Iterable[tuple[Task, TaskRecord]]) -> Counts:
-    states = [record.state for _, record in rows]
+    records = [record for _, record in rows]
+    states = [record.state for record in records]
     done, waiting, skipped = states.count("COMPLETED"), states.count("NEEDS_REVIEW"), states.count("SKIPPED")
     failed = sum(state in LOST for state in states)
-    return Counts(len(states), done, failed, waiting, skipped, len(states) - done - failed - waiting - skipped)
+    left = len(states) - done - failed - waiting - skipped
+    parts = sum(record.part for record in records if record.state != "COMPLETED" and record.execution)
+    return Counts(len(states), done, failed, waiting, skipped, left, parts)
 
 
 def usage_of(standing: Standing) -> Usage:
@@ -149,7 +192,9 @@ def head(run: RunRecord, counts: Counts, usage: Usage, worked_ms: int) -> tuple[
     money = f"${(usage.micro_usd or 0) / 1e6:.2f}" if usage.micro_usd or budget.micro_usd is not None else ""
     most = f" of ${budget.micro_usd / 1e6:g}" if budget.micro_usd is not None else ""
     whole = f" of {clock(budget.time_ms)}" if budget.time_ms is not None else ""
-    return left, " · ".join(filter(None, (money + most, clock(worked_ms) + whole, f"{counts.completed:,} landed")))
+    parts = f" and {count(counts.parts, 'part')}" if counts.parts else ""
+    landed = f"{counts.completed:,} landed{parts}"
+    return left, " · ".join(filter(None, (money + most, clock(worked_ms) + whole, landed)))
 
 
 def clock(milliseconds: int) -> str:
@@ -187,29 +232,49 @@ class Ending(NamedTuple):
 def ending_of(standing: Standing, *, interrupted: bool) -> Ending:
     """`interrupted`: a person stopped it, here or from another terminal."""
     run, counts = standing.run, counts_of(standing.rows())
-    landed = f"{counts.completed:,} of {count(counts.tasks, 'task')} done"
+    landed = counts.landed
     match run.state:
         case "WAITING":
             who = count(counts.waiting, "task")
-            words = f"{who} {'needs' if counts.waiting == 1 else 'need'} you; {landed}."
+            lost = f"{counts.failed:,} did not land ({_again(standing)}); " if counts.failed else ""
+            words = f"{who} {'needs' if counts.waiting == 1 else 'need'} you; {lost}{landed}."
             return Ending(ApprovalNeeded.exit_status, words, "holdfast review")
         case "LIMIT":
             return Ending(LimitReached.exit_status, f"Stopped: {one_line(run.because)}; {landed}.", "holdfast resume")
+        case "STOPPED" if stopped_for_room(run):
+            words = f"Stopped: {one_line(run.because)}; {landed}. State is safe. Make room first."
+            return Ending(DiskFull.exit_status, words, "holdfast resume")
         case "STOPPED" if interrupted or not counts.failed:
             why = one_line(run.because)
             return Ending(Interrupted.exit_status, f"Stopped: {why}; {landed}. State is safe.", "holdfast resume")
         case "RUNNING":
             return Ending(Interrupted.exit_status, f"Interrupted; {landed}. State is safe.", "holdfast resume")
     if counts.failed:
-        failed = [record.task for _, record in standing.rows() if record.state in LOST]
-        again = f"holdfast retry {failed[0]}" if len(failed) == 1 else "holdfast retry --failed"
+        why = _cannot_begin(standing)
+        if why:
+            words = f"{count(counts.failed, 'task')} cannot begin: {why}; {landed}. Change {shown(run.roadmap)} first."
+            return Ending(AgentFailed.exit_status, words, "holdfast run")
         stopped = "Stopped at the first failure: " if run.state == "STOPPED" else ""
-        words = f"{stopped}{count(len(failed), 'task')} did not land; {landed}."
-        return Ending(AgentFailed.exit_status, words, again)
+        words = f"{stopped}{count(counts.failed, 'task')} did not land; {landed}."
+        return Ending(AgentFailed.exit_status, words, _again(standing))
     if counts.left:
         return Ending(0, f"Everything asked for is done; {landed}, {counts.left:,} left.", "holdfast run")
     out = f", {counts.skipped:,} left out" if counts.skipped else ""
     return Ending(0, f"Done: {landed}{out}.", "")
+
+
+def _again(standing: Standing) -> str:
+    failed = [record.task for _, record in standing.rows() if record.state in LOST]
+    return f"holdfast retry {failed[0]}" if len(failed) == 1 else "holdfast retry --failed"
+
+
+def _cannot_begin(standing: Standing) -> str:
+    """Why all that did not land is blocked although nothing failed, or was left out: another try would change nothing,
+    since it is the file that says so. Empty otherwise."""
+    records = [record for _, record in standing.rows()]
+    if any(record.state in ("FAILED", "TIMEOUT", "SKIPPED") for record in records):
+        return ""
+    return next((one_line(record.because) for record in records if record.state == "BLOCKED"), "")
 
 
 def tell_ending(screen: Screen, standing: Standing, ending: Ending) -> None:
@@ -253,9 +318,10 @@ def task_document(task: Task, record: TaskRecord) -> dict[str, object]:
         "title": task.title,
         "phase": task.phase,
         "line": task.line,
-        "attempts": record.attempt,
+        "attempts": attempts_of(record),
         "agent": record.agent,
         "because": record.because,
+        "not_before": for_programs(record.wait_until_ns) if record.wait_until_ns > time.time_ns() else None,
         "files": record.files,
         "execution": record.execution,
         "commit": record.commit,
@@ -263,7 +329,7 @@ def task_document(task: Task, record: TaskRecord) -> dict[str, object]:
         "usage": record.usage._asdict(),
         "at": for_programs(record.at_ns) if record.at_ns else None,
         "tried": [
-            {"attempt": one.attempt, "category": one.category, "strategy": one.strategy, "agent": one.agent}
-            for one in record.tried
+            {"attempt": number, "category": one.category, "strategy": one.strategy, "agent": one.agent}
+            for number, one in enumerate(record.tried, 1)
         ],
     }

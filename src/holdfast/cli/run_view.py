@@ -18,12 +18,26 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from holdfast.cli.run_told import MARKS, STYLES, clock, counts_of, head, label, one_line, told, waits_for
+from holdfast.cli.run_told import (
+    MARKS,
+    STRATEGY_TOLD,
+    STYLES,
+    attempts_of,
+    clock,
+    counts_of,
+    head,
+    label,
+    not_before,
+    one_line,
+    told,
+    waits_for,
+)
 from holdfast.cli.screen import Screen
 from holdfast.cli.words import count
 from holdfast.engine.event_rows import fields_of_event
 from holdfast.engine.run_log import without_secrets
-from holdfast.model.agent import Escalated, Usage, reworded
+from holdfast.errors import HoldfastError
+from holdfast.model.agent import Began, Escalated, Usage, reworded
 from holdfast.model.run import (
     AgentSeen,
     Heartbeat,
@@ -34,6 +48,7 @@ from holdfast.model.run import (
     TaskMoved,
     TaskStarted,
 )
+from holdfast.model.task import Tried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +68,7 @@ _SPARE = 3
 
 
 class RunView:
-    """A `RunWatcher`. `look` reads where the run stands; it is called once, when the run starts."""
+    """A `RunWatcher`. `look` reads where the run stands: when it starts, and when a task moves that is not known."""
 
     def __init__(self, screen: Screen, look: Callable[[str], Standing]) -> None:
         self._screen, self._look = screen, look
@@ -91,6 +106,8 @@ class RunView:
             return bool(self._doing)
 
     def _learn(self, event: RunEvent) -> None:
+        if isinstance(event, (TaskStarted, TaskMoved)) and self.run and event.task not in self._records:
+            self._meet()
         match event:
             case RunStarted():
                 self.run, self._standing = event.run, self._look(event.run)
@@ -101,9 +118,17 @@ class RunView:
                 self._change(event.task, attempt=event.attempt, agent=event.agent, started_ns=time.time_ns())
             case TaskMoved():
                 self._change(event.task, state=event.state, because=event.because, at_ns=time.time_ns())
+            case TaskFailed():
+                known = self._records.get(event.task)
+                tried = [*known.tried] if known is not None else []
+                tried.append(Tried(event.attempt, event.category, "", event.strategy))
+                self._change(event.task, wait_until_ns=event.not_before_ns, tried=tuple(tried))
             case TaskCompleted():
                 self._change(event.task, execution=event.execution, commit=event.commit, files=event.files)
             case AgentSeen():
+                if isinstance(event.happening, Began) and event.task in self._records:
+                    earlier = len(self._records[event.task].tried)
+                    self._change(event.task, tries=earlier + event.happening.attempt)
                 doing = _worded(event.happening)
                 if doing and event.task in self._doing:
                     self._doing[event.task] = doing
@@ -111,6 +136,16 @@ class RunView:
                 self._usage, self._worked_ms, self._beat = event.usage, event.worked_ms, time.monotonic()
         if isinstance(event, TaskMoved) and event.state != "IN_PROGRESS" and event.because != "stopped":
             self._doing.pop(event.task, None)
+
+    def _meet(self) -> None:
+        """A task that was added to the file since the run began. Moves are told by the thread that drives, which may
+        look; a file that cannot be read for a moment is looked at again with the next move."""
+        try:
+            self._standing = self._look(self.run)
+        except HoldfastError:
+            return
+        for task, record in self._standing.rows():
+            self._records.setdefault(task.id, record)
 
     def _change(self, id: str, **fields: object) -> None:
         record = self._records.get(id)
@@ -124,18 +159,28 @@ class RunView:
             case RunStarted():
                 return f"{event.roadmap}: {count(event.tasks, 'task')}, {event.to_do:,} to do; run {event.run}"
             case TaskStarted():
-                which = f", attempt {event.attempt}" if event.attempt > 1 else ""
+                number = self._attempt(event.task, event.attempt)
+                which = f", attempt {number}" if number > 1 else ""
                 return f"● {self._label(event.task)}: {one_line(event.agent)} begins{which}"
             case TaskCompleted():
                 return f"✓ {self._label(event.task)}: {self._told(event.task)}"
             case TaskFailed():
                 why = one_line(event.because)
-                return f"✗ {self._label(event.task)}: attempt {event.attempt} did not land ({why}); {event.strategy}"
+                next_time = f"{STRATEGY_TOLD[event.strategy]}{not_before(event.not_before_ns)}"
+                number = self._attempt(event.task, event.attempt)
+                return f"✗ {self._label(event.task)}: attempt {number} did not land ({why}); {next_time}"
+            case AgentSeen(happening=Began(attempt=number, because=because)) if number > 1:
+                why = one_line(because.strip().partition("\n")[0])
+                return f"● {self._label(event.task)}: not good yet ({why}); it mends its work"
             case AgentSeen(happening=Escalated(text=text)):
                 return f"! {self._label(event.task)}: {one_line(text)}"
             case TaskMoved() if event.state == "NEEDS_REVIEW":
                 return f"? {self._label(event.task)}: needs you: {one_line(event.because)}"
         return ""
+
+    def _attempt(self, id: str, given: int) -> int:
+        """As a person counts them, who may have interrupted some."""
+        return attempts_of(self._records[id]) if id in self._records else given
 
     def _label(self, id: str) -> str:
         task = self._standing.roadmap.task(id) if self._standing is not None else None
@@ -143,7 +188,7 @@ class RunView:
 
     def _told(self, id: str) -> str:
         task = self._standing.roadmap.task(id) if self._standing is not None else None
-        return told(task, self._records[id]) if task is not None else ""
+        return told(task, self._records[id]) if task is not None and id in self._records else "landed"
 
     # ── where a person looks on ──
 

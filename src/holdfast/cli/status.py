@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from threading import Thread
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.cli.documents import row_document
-from holdfast.cli.moments import for_people
+from holdfast.cli.moments import clock_time, for_people, for_programs
 from holdfast.cli.opening import repair_if_free
 from holdfast.cli.screen import shown
 from holdfast.cli.verbs import Face, verb
@@ -16,6 +17,12 @@ from holdfast.errors import HoldfastError
 from holdfast.model.path import printable
 from holdfast.wiring import Holdfast
 from holdfast.wiring import open as open_workspace
+
+if TYPE_CHECKING:
+    from holdfast.model.task import TaskRecord
+
+
+_MOST_LATER = 3
 
 
 class Trouble(NamedTuple):
@@ -58,13 +65,18 @@ def command(face: Face) -> int:
     screen.say(f"Tree       {digest[:16]}…, {count(entries, 'entry', 'entries')}")
     if run is not None:
         screen.say(f"Run        {shown(run.words)}")
+        for words in run.later[:_MOST_LATER]:
+            screen.say(f"Later      {shown(words)}")
+        if len(run.later) > _MOST_LATER:
+            screen.say(f"           and {len(run.later) - _MOST_LATER:,} more: holdfast tasks")
     if unreadable:
         screen.say(f"Unreadable {printable(unreadable[0].path)} and others: {count(len(unreadable), 'path')} in all")
     if busy:
         screen.say(f"At work    {shown(busy)}")
     for item in trouble:
         screen.say(screen.style(f"Trouble    {shown(item.message)}", "red"))
-        screen.say(f"           {shown(item.hint)}")
+        if item.hint:
+            screen.say(f"           {shown(item.hint)}")
     if not trouble:
         screen.say("Nothing is open." if not busy else "Another process is at work; what it does is not counted yet.")
     return 0
@@ -75,6 +87,7 @@ class _Run(NamedTuple):
 
     words: str
     document: dict[str, object]
+    later: tuple[str, ...] = ()
 
 
 def _run(hf: Holdfast) -> _Run | None:
@@ -87,10 +100,12 @@ def _run(hf: Holdfast) -> _Run | None:
     from time import time_ns
 
     from holdfast.engine.pulse import read_pulse
+    from holdfast.settlement.runs import task_records
 
     run, found = rows[0], read_pulse(hf.site.state)
     pulse = found if found is not None and found.run == run.id else None
     life = pulse.life(time_ns()) if pulse is not None else "gone" if run.state == "RUNNING" else "ended"
+    later = _later(task_records(Runs(hf.records), run.id).values(), time_ns())
     states = [task.state for task in Runs(hf.records).tasks(run.id)]
     counted = {name: states.count(name) for name in dict.fromkeys(states)}
     document: dict[str, object] = {
@@ -99,6 +114,10 @@ def _run(hf: Holdfast) -> _Run | None:
         "state": run.state,
         "life": life,
         "tasks": counted,
+        "later": [
+            {"task": task.task, "because": task.because, "not_before": for_programs(task.wait_until_ns)}
+            for task in later
+        ],
     }
     landed, waiting = counted.get("COMPLETED", 0), counted.get("NEEDS_REVIEW", 0)
     about = f"{run.id} over {run.roadmap}"
@@ -108,11 +127,21 @@ def _run(hf: Holdfast) -> _Run | None:
         silent = "; its process is silent" if life == "silent" else ""
         at_work = counted.get("IN_PROGRESS", 0) + counted.get("VALIDATING", 0)
         words = f"{about} is under way: {at_work:,} at work, {done}, {duration(pulse.worked_ms)} so far{silent}"
-        return _Run(words, document)
-    word = (
-        "was interrupted; go on with: holdfast resume" if run.state == "RUNNING" else f"is {run.state.lower()}: {done}"
-    )
-    return _Run(f"{about} {word}", document)
+        return _Run(words, document, tuple(map(_told_later, later)))
+    word = "was interrupted" if run.state == "RUNNING" else f"is {run.state.lower()}: {done}"
+    if run.state in ("RUNNING", "STOPPED", "LIMIT"):
+        word += "; go on with: holdfast resume"
+    return _Run(f"{about} {word}", document, tuple(map(_told_later, later)))
+
+
+def _later(records: Iterable[TaskRecord], now_ns: int) -> list[TaskRecord]:
+    """Tasks that are tried again by themselves, and not yet; the next one first."""
+    waiting = (record for record in records if record.state in ("PENDING", "DEFERRED"))
+    return sorted((record for record in waiting if record.wait_until_ns > now_ns), key=lambda task: task.wait_until_ns)
+
+
+def _told_later(record: TaskRecord) -> str:
+    return f"{record.task}, not before {clock_time(record.wait_until_ns)}: {record.because}"
 
 
 class _Locks:
@@ -155,8 +184,13 @@ def _trouble(face: Face, hf: Holdfast, locks: _Locks) -> list[Trouble]:
         finally:
             locks.ask()  # anew: a repair takes the lock itself
         left = hf.open_divergence() if hf.needs_recovery() and not _busy(hf, locks) else ()
-    except HoldfastError as error:
-        return [Trouble(error.code, error.message, error.hint)]
+    except (HoldfastError, OSError) as error:
+        from holdfast.cli.no_room import as_disk_full
+
+        told = as_disk_full(error) or error
+        if isinstance(told, OSError):
+            raise
+        return [Trouble(told.code, told.message, told.hint)]
     if not left:
         return []
     names = ", ".join(printable(item.path) for item in left)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.cli.run_told import MARKS, label, one_line, task_document, told, waits_for
+from holdfast.cli.run_told import LOST, MARKS, label, one_line, task_document, told, waits_for
 from holdfast.cli.screen import shown
 from holdfast.cli.watching import spent
 from holdfast.errors import UnknownId
 from holdfast.store.runs import Runs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from holdfast.cli.screen import Screen
     from holdfast.engine.run_standing import Standing
     from holdfast.model.task import Task, TaskRecord
@@ -28,7 +30,8 @@ _NEXT = {
 
 
 def task_asked(hf: Holdfast, word: str) -> tuple[Standing, Task, TaskRecord] | None:
-    """The task of the newest run that this word names; None where there is no run, or no such task."""
+    """The task that this word names in the roadmap of the newest run, as the run left it that had to do with it last:
+    what an earlier one landed is done, and no part of the newest. None where there is no run, or no such task."""
     if not Runs(hf.records).exist():
         return None
     from holdfast.engine.run_standing import find_run, standing_of, task_named
@@ -40,19 +43,40 @@ def task_asked(hf: Holdfast, word: str) -> tuple[Standing, Task, TaskRecord] | N
         if "could be" in error.message:
             raise
         return None
+    if id not in standing.records:
+        earlier = next(landings_of(hf, standing.run.roadmap, id), None)
+        standing = standing_of(hf.site, hf.records, find_run(hf.records, earlier.run)) if earlier else standing
     return next((standing, task, record) for task, record in standing.rows() if task.id == id)
 
 
+def landings_of(hf: Holdfast, roadmap: str, task: str) -> Iterator[TaskRecord]:
+    """Where this task landed something that can still be undone, in whichever run over that roadmap; the newest first.
+
+    Of a task that failed, that is what landed of its parts.
+    """
+    from holdfast.engine.run_standing import is_gone
+    from holdfast.settlement.runs import task_record
+
+    runs = Runs(hf.records)
+    for row in runs.runs():
+        record = task_record(runs, row.id, task)
+        if row.roadmap != roadmap or not record.execution:
+            continue
+        # Counted as done, and gone: an undo was cut off, and asking again finishes it.
+        if record.state == "COMPLETED" or not is_gone(hf.records, record.execution):
+            yield record
+
+
 def show_task(screen: Screen, standing: Standing, task: Task, record: TaskRecord) -> None:
-    evidence = [{"attempt": one.attempt, "evidence": one.evidence} for one in record.tried]
+    evidence = [{"attempt": number, "evidence": one.evidence} for number, one in enumerate(record.tried, 1)]
     screen.answer({**task_document(task, record), "body": task.body, "evidence": evidence})
     screen.say(f"{MARKS[record.state]} {label(task)}")
     screen.say(f"State     {record.state}: {told(task, record, waits_for(task, standing))}")
     screen.say(f"Task      {task.id}, line {task.line} of {shown(standing.run.roadmap)}, run {standing.run.id}")
     for line in task.body.strip().splitlines()[:_MOST_WORDS]:
         screen.say(f"          {shown(line)}")
-    for one in record.tried:
-        screen.say(f"Attempt   {one.attempt} by {shown(one.agent)}: {one.category}, then {one.strategy}")
+    for number, one in enumerate(record.tried, 1):
+        screen.say(f"Attempt   {number} by {shown(one.agent)}: {one.category}, then {one.strategy}")
         screen.say(f"          {one_line(one.evidence)[:300]}")
     if record.usage.requests:
         screen.say(f"Used      {spent(record.usage)}")
@@ -60,5 +84,7 @@ def show_task(screen: Screen, standing: Standing, task: Task, record: TaskRecord
         screen.say(f"Execution {record.execution}" + (f", commit {record.commit}" if record.commit else ""))
     if record.attempt:
         screen.say(f"Log       .holdfast/logs/execution/{shown(task.id)}.jsonl")
+    if record.state in LOST and record.part and record.execution:
+        screen.say(f"Undo what landed of it with: holdfast undo {task.id}")
     if record.state in _NEXT and (record.state != "COMPLETED" or record.execution):
         screen.say(_NEXT[record.state].format(task.id))

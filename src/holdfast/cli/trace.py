@@ -63,7 +63,7 @@ def _work(kind: str, body: Mapping[str, Json]) -> str:
         why = f": {_one_line(body['why_not'])}" if body.get("why_not") else ""
         return f"{good}, attempt {body['attempt']} by {shown(str(body['agent']))} at {body['category']}{why}"
     attempts = body["attempts"]
-    tries = count(len(attempts) if isinstance(attempts, list) else 0, "attempt")
+    tries = count(len(attempts) if isinstance(attempts, list) else 0, "round")
     return f"{good}, by {shown(str(body['agent']))} in {tries}"
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def command(face: Face, id: str, yes: bool, preview: bool) -> None:
     """Take back an execution, newest or not, keeping later edits. An undo can itself be undone.
 
-    A task of the newest run, or the execution that landed it: its box is unticked, its commit is followed by one that
-    takes it back, and it is to do again.
+    A task of the newest run's roadmap, whichever run landed it, or the execution that did: its box is unticked, its
+    commit is followed by one that takes it back, and it is to do again.
     """
     with changing(face) as hf:
         execution = _execution(hf, id)
@@ -46,19 +46,21 @@ def _execution(hf: Holdfast, id: str) -> str:
     try:
         return hf.resolve(id)
     except UnknownId:
-        from holdfast.cli.task_shown import task_asked
+        from holdfast.cli.task_shown import landings_of, task_asked
 
         asked = task_asked(hf, id)
         if asked is None:
             raise
-    _, task, record = asked
-    if record.state != "COMPLETED" or not record.execution:
+    standing, task, now = asked
+    record = next(landings_of(hf, standing.run.roadmap, task.id), None)
+    if record is None:
+        # What was landed is remembered after it was taken back, since it may come back.
+        said = f"what {task.id} landed was taken back" if now.execution else f"{task.id} landed nothing"
+        raise InvalidInput(f"{said}; there is nothing to undo", hint="Nothing was changed. See: holdfast log")
+    parts = record.parts if record.state == "COMPLETED" else record.part
+    if parts > 1:
         raise InvalidInput(
-            f"{task.id} landed nothing that could be undone", hint="Nothing was changed. See: holdfast tasks"
-        )
-    if record.parts > 1:
-        raise InvalidInput(
-            f"{task.id} landed in {record.parts} parts",
+            f"{task.id} landed in {parts} parts",
             hint=f"Nothing was changed. Undo them one by one, the last one first: holdfast undo {record.execution}, "
             "then those that holdfast log lists under its name",
         )

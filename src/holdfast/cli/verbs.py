@@ -115,7 +115,7 @@ def _face(context: click.Context) -> Face:
 
     options = options_of(context)
     screen = context.find_object(Screen)
-    assert screen is not None  # put there by cli.run
+    assert screen is not None  # put there by cli.main
     try:
         os.chdir(options.directory)
     except (OSError, ValueError) as error:

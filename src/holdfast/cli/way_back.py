@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, TypeAlias
 
 from holdfast.cli.consent import require_consent
 from holdfast.cli.documents import change_document, execution_document
@@ -16,6 +18,9 @@ from holdfast.wiring import Holdfast, user
 
 if TYPE_CHECKING:
     from holdfast.engine.history import Return
+    from holdfast.engine.run_following import Followed
+
+Following: TypeAlias = "Callable[[str], Followed]"
 
 
 def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bool, preview: bool) -> str:
@@ -30,18 +35,18 @@ def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bo
         screen.answer(_preview_document(way, "REHEARSED"))
         screen.say("Preview only: nothing was changed.")
         return ""
-    of_tasks = _concerns_tasks(hf, way)
+    if has_runs(hf):
+        hf.runs.require_undoable(way.job.undoes, way.job.revives)  # before anybody is asked
     require_consent(screen, question, difference, yes=yes)
-    if not yes:
-        of_tasks = _concerns_tasks(hf, way)  # while the person thought, a run may have begun
-    with telling_failure(screen, hf):
-        execution = hf.go_back(way, approved_by=user())
-    screen.answer({**execution_document(*hf.show(execution.id)), **_notes(way)})
-    told = f", {count(len(way.services), 'service action')}" if way.services else ""
-    screen.say(f"Restored {count(execution.changes, 'path')}{told} in {duration(execution.duration_ms)}.")
-    screen.say(f"Redo with: holdfast undo {execution.id}")
-    if of_tasks:
-        follow(screen, hf, execution.id)
+    with _held(hf, way) as following:  # while the person thought, a run may have begun; from here on none can
+        with telling_failure(screen, hf):
+            execution = hf.go_back(way, approved_by=user())
+        screen.answer({**execution_document(*hf.show(execution.id)), **_notes(way)})
+        told = f", {count(len(way.services), 'service action')}" if way.services else ""
+        screen.say(f"Restored {count(execution.changes, 'path')}{told} in {duration(execution.duration_ms)}.")
+        screen.say(f"Redo with: holdfast undo {execution.id}")
+        if following is not None:
+            _tell_followed(screen, following(execution.id))
     return execution.id
 
 
@@ -51,18 +56,21 @@ def has_runs(hf: Holdfast) -> bool:
     return Runs(hf.records).exist()
 
 
-def _concerns_tasks(hf: Holdfast, way: Return) -> bool:
-    return has_runs(hf) and hf.runs.require_undoable(way.job.undoes, way.job.revives)
+def _held(hf: Holdfast, way: Return) -> AbstractContextManager[Following | None]:
+    return hf.runs.taking_back(way.job.undoes, way.job.revives) if has_runs(hf) else nullcontext()
 
 
 def follow(screen: Screen, hf: Holdfast, undo: str) -> None:
     """Bring the tasks in line with what was taken back, or came back."""
-    found = hf.runs.followed(undo)
+    _tell_followed(screen, hf.runs.followed(undo))
+
+
+def _tell_followed(screen: Screen, found: Followed) -> None:
     screen.event(
         "taken_back", tasks=list(found.tasks), returned=list(found.returned), commit=found.commits,
         remarks=list(found.remarks),
     )  # fmt: skip
-    committed = f", committed as {found.commits[:7]}" if found.commits else ""
+    committed = f", committed as {', '.join(id[:7] for id in found.commits.split())}" if found.commits else ""
     if found.tasks:
         screen.say(f"To do again: {', '.join(map(shown, found.tasks))}{committed}.")
     if found.returned:

@@ -25,11 +25,12 @@ from holdfast.agents.protocol import Agent, Person, Watcher
 from holdfast.engine.backoff import pause_ms, worth_a_retry
 from holdfast.engine.breaker import Breakers, Ticket, Waits
 from holdfast.engine.checking import Checking, profile_of
-from holdfast.engine.delegation_told import failure_of, not_asked, receipt_of
+from holdfast.engine.delegation_told import failure_of, not_asked, receipt_of, with_amount
 from holdfast.engine.escalation import acceptance_escalation, sentence_of
 from holdfast.engine.measuring import Measured, Measuring
 from holdfast.engine.model_access import Access, Mark, Recorded, model_access
 from holdfast.engine.past import outcome_of
+from holdfast.engine.room import require_room, told_as_full
 from holdfast.errors import Conflict, Interrupted, InvalidInput
 from holdfast.gates.secrets import masked
 from holdfast.model.agent import Attempt, Began, Delegation, Escalated, Happening, Request, Result, reworded
@@ -84,7 +85,11 @@ class Delegating:
         self._blobs = Blobs(site.state)
 
     def __call__(self, shadow: Shadow, step: AgentStep) -> Worked:
-        """The work, good, or AgentFailed or LimitReached with what was measured."""
+        """The work, good, or AgentFailed or LimitReached with what was measured; DiskFull is nobody's failure."""
+        with told_as_full(f"{step.name} cannot work"):
+            return self._given(shadow, step)
+
+    def _given(self, shadow: Shadow, step: AgentStep) -> Worked:
         agent = self._find(step.name)
         wrong = agent.validate()
         if wrong:
@@ -138,6 +143,8 @@ class Delegating:
             result = self._told(task.agent.work(request, task.bench), task, before)
             self._require_wanted()
             found = task.measuring.measure(number, result, task.shadow)
+            if not found.attempt.good:
+                require_room(self._site.state.fd)  # before the shadow, with all that was written, is gone
         except BaseException:  # whatever it is, the attempt says nothing about the agent
             self._breakers.give_back(ticket)
             raise
@@ -157,7 +164,7 @@ class Delegating:
         """The result with what only we can know: what was spent, and why a model did not answer (W4)."""
         text = masked(task.bench.transcript().decode("utf-8", "replace"))
         claim = result.claim._replace(words=masked(result.claim.words), error=masked(result.claim.error))
-        result = task.access.explained(result, before)
+        result = with_amount(task.access.explained(result, before), task.bench.limits)
         return result._replace(
             claim=claim,
             detail=masked(result.detail),

@@ -8,6 +8,8 @@ from holdfast.errors import AgentFailed, HoldfastError, LimitReached
 from holdfast.model.agent import Delegation, Ending, Result
 from holdfast.model.execution import Receipt
 from holdfast.model.path import printable
+from holdfast.sandbox.exceeded import exceeded
+from holdfast.sandbox.profile import Limits
 
 _MOST_WORDS = 200
 _MOST_SHOWN = 2_000
@@ -51,15 +53,7 @@ def failure_of(delegation: Delegation, waits: Waits | None) -> HoldfastError:
     result, said = last.result, _said(last.result)
     beside = f'\n  it says: "{said}"' if said else ""
     if result.ending == "limit":
-        what = result.detail if result.limit == BUDGET and result.detail else result.limit
-        hint = "Nothing was changed. " + (
-            f"Its budget is limits under [agents.{printable(delegation.agent)}]."
-            if result.limit == BUDGET
-            else "Give it more with --within."
-            if result.limit == "time"
-            else ""
-        )
-        return LimitReached(f"{delegation.agent} reached its limit: {what}{beside}", hint=hint.strip())
+        return _limit_reached(delegation.agent, result, beside)
     tries = f" after {len(delegation.attempts)} attempts" if len(delegation.attempts) > 1 else ""
     first = "\n".join(map(printable, last.evidence.split("\n\n")[0][:_MOST_SHOWN].splitlines()))
     hint = "Nothing was changed."
@@ -71,6 +65,25 @@ def failure_of(delegation: Delegation, waits: Waits | None) -> HoldfastError:
     useless = result.ending == "failed" and not last.changed and result.transport != "manual"
     ill = result.ending in _ILL or useless or waits is not None
     return AgentFailed(f"{delegation.agent} did not do the task{tries}: {first}{beside}", hint=hint, ill=ill)
+
+
+def with_amount(result: Result, limits: Limits) -> Result:
+    """The result of a run that a limit of the sandbox ended, with what it did too much of."""
+    much = exceeded(result.limit, limits)
+    return result._replace(detail=f"it {much}") if much else result
+
+
+def _limit_reached(agent: str, result: Result, beside: str) -> LimitReached:
+    what = f"reached its limit: {result.limit}"
+    hint = f"Its limits are under [agents.{printable(agent)}]."
+    if result.limit == BUDGET:
+        what = f"reached its limit: {result.detail or BUDGET}"
+        hint = f"Its budget is limits under [agents.{printable(agent)}]."
+    elif result.limit == "time":
+        hint = "Give it more with --within."
+    elif result.detail:
+        what = f"was ended: {result.detail}"
+    return LimitReached(f"{agent} {what}{beside}", hint=f"Nothing was changed. {hint}")
 
 
 def not_asked(name: str, waits: Waits, now_ns: int) -> AgentFailed:

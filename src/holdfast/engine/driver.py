@@ -37,6 +37,7 @@ from holdfast.engine.driving import Orders, World
 from holdfast.engine.durable import Engine, Item
 from holdfast.engine.orders import LandOrder, Order, Unworked, item_id, order_id, packed
 from holdfast.engine.outcomes import Outcomes
+from holdfast.engine.tally import tally_of
 from holdfast.engine.taskbook import TaskBook
 from holdfast.errors import Blocked, InvalidInput, Tampering, UnknownId
 from holdfast.gates.secrets import masked
@@ -94,9 +95,8 @@ class Driver:
 
     def drive(self) -> RunRecord:
         """Until everything is settled, only people can go on, a limit is reached, or somebody says stop."""
-        run, tasks = self._book.run, self._rules.roadmap.tasks
-        to_do = len(tasks) - self._held - self._done
-        self._watcher(RunStarted(run.id, run.roadmap, len(tasks), to_do))
+        run, all_of_it = self._book.run, tally_of(self._rules.roadmap, self._book)
+        self._watcher(RunStarted(run.id, run.roadmap, all_of_it.tasks, all_of_it.to_do))
         if run.state != "RUNNING" or self._book.records:  # another sitting begins; the time of the last one is counted
             self._book.move_run("RUNNING", worked_ms=self._worked_ms)
         self._begin_again()
@@ -116,7 +116,9 @@ class Driver:
             self._reread()
             self._busy |= self._hear()
             self._block()
-            stopping = self._world.stop_asked() or self._world.exhausted(self._book, self._worked_ms)
+            stopping = (
+                self._outcomes.no_room or self._world.stop_asked() or self._world.exhausted(self._book, self._worked_ms)
+            )
             if not stopping:
                 self._busy |= self._start_landing()
                 self._busy |= self._start_work()
@@ -129,8 +131,8 @@ class Driver:
 
     def _ended(self, stopping: str) -> tuple[RunState, str] | None:
         book = self._book
-        if self._lands:
-            return None  # D3
+        if self._lands and not self._outcomes.no_room:
+            return None  # D3; what found no room has ended, and lands when the run goes on
         if stopping:
             self._leave()
             limit = self._world.exhausted(book, self._worked_ms)
@@ -147,13 +149,12 @@ class Driver:
         return ("WAITING", f"{waiting} need a person") if waiting else ("FINISHED", "")
 
     def _close(self, state: RunState, because: str) -> RunRecord:
-        book, tasks = self._book, self._rules.roadmap.tasks
+        book = self._book
         book.move_run(state, because, self._worked_ms)
         self._world.moved(book, last=True)
-        completed = self._done
-        failed, waiting = book.counted("FAILED", "TIMEOUT", "BLOCKED", "SKIPPED"), book.counted("NEEDS_REVIEW")
-        left = max(0, len(tasks) - completed - failed - waiting - self._held)
-        self._watcher(RunFinished(book.run.id, state, completed, failed, waiting, left, book.usage, because))
+        all_of_it = tally_of(self._rules.roadmap, book)
+        counts = all_of_it.completed, all_of_it.failed, all_of_it.waiting, all_of_it.left
+        self._watcher(RunFinished(book.run.id, state, *counts, book.usage, because))
         return book.run
 
     def _leave(self) -> None:
@@ -360,20 +361,6 @@ class Driver:
     @property
     def _lands(self) -> bool:
         return bool(self._book.landing)
-
-    @property
-    def _done(self) -> int:
-        """How many are done. What was dropped is ticked, and nobody did it."""
-        roadmap, record = self._rules.roadmap, self._book.of
-        dropped = {row.task for row in roadmap.held}
-        return sum(
-            record(task.id).state == "COMPLETED" or (task.done and task.id not in dropped) for task in roadmap.tasks
-        )
-
-    @property
-    def _held(self) -> int:
-        """How many are left alone because the file says so."""
-        return sum(self._book.of(row.task).state == "PENDING" for row in self._rules.roadmap.held)
 
     def _open(self) -> Iterator[TaskRecord]:
         yield from self._book.in_state("IN_PROGRESS")

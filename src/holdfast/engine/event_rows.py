@@ -6,6 +6,7 @@ Invariants
   V1  Whole events survive the road there and back unchanged; a log may have cut or masked their texts on the way.
   V2  A row that is no event of ours (another kind, a field missing, unknown or of the wrong type) is None, never a
       guess: a log can be edited by anybody who can write there.
+  V3  What was added to an event later is missing in older logs, which stay readable.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _HAPPENINGS: dict[str, type[Any]] = {kind._field_defaults["kind"]: kind for kind
 _HINTS: dict[type[Any], dict[str, Any]] = {
     kind: get_type_hints(kind) for kind in (*_EVENTS.values(), *_HAPPENINGS.values(), Usage)
 }
+_ADDED: dict[str, dict[str, Json]] = {"TASK_FAILED": {"not_before_ns": 0}}  # V3
 # What every line of a log has besides the event (see store.line_log).
 _OF_THE_LINE = ("version", "at_ns", "kind")
 
@@ -42,7 +44,7 @@ def event_from(row: Mapping[str, Json]) -> RunEvent | None:
         return None
     fields = {name: value for name, value in row.items() if name not in _OF_THE_LINE}
     try:
-        made: RunEvent = _made(_EVENTS[kind], {**fields, "event": kind})
+        made: RunEvent = _made(_EVENTS[kind], {**_ADDED.get(kind, {}), **fields, "event": kind})
     except ValueError:
         return None
     return made

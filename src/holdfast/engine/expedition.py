@@ -7,9 +7,8 @@ The functions that the engine calls run in its threads: each opens the workspace
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from holdfast.agents.protocol import Agent, Person, Watcher
@@ -21,10 +20,11 @@ from holdfast.engine.orders import Answer, LandOrder, Order, item_id, land_order
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.roadmap_file import RoadmapFile
 from holdfast.engine.roadmap_orders import RoadmapOrders, land_order_of
+from holdfast.engine.room import GO_ON, told_as_full
 from holdfast.engine.run_world import Export, RoadmapWorld
 from holdfast.engine.taskbook import RUN_ID, TaskBook
 from holdfast.engine.work import Ground, Workbench
-from holdfast.errors import Blocked, Interrupted, Tampering
+from holdfast.errors import Interrupted, Tampering
 from holdfast.model.agent import Happening
 from holdfast.model.canonical import Json
 from holdfast.model.configuration import Budget
@@ -101,20 +101,8 @@ def go(pipeline: Pipeline, run: RunRecord, outfit: Outfit) -> RunRecord:
             trouble = world.tick_all(book)
             if trouble:
                 outfit.warn(f"the roadmap was not ticked: {trouble}")
-        with _while_there_is_room():
+        with told_as_full("what the run does cannot be written down", GO_ON):
             return driver.drive()
-
-
-@contextmanager
-def _while_there_is_room() -> Iterator[None]:
-    """A full disk is no defect: the run stops where it is, and what was begun is in the book."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        hint = "Make room, then go on with: holdfast resume"
-        raise Blocked(f"what the run does cannot be written down: {error.strerror}", hint=hint) from error
 
 
 def registry(outfit: Outfit, run: RunRecord, left: Callable[[], Budget]) -> Registry:
@@ -139,7 +127,8 @@ def registry(outfit: Outfit, run: RunRecord, left: Callable[[], Budget]) -> Regi
         task = land_order_from(document_of(argument)).order.task
         with outfit.opened() as pipeline:
             order = booked_landing(pipeline, run, task, inside.id)
-        return packed(lane.land(order))
+        with told_as_full("it cannot be landed", GO_ON):
+            return packed(lane.land(order))
 
     return {WORK: work, LAND: land}
 
@@ -165,7 +154,8 @@ def booked_landing(pipeline: Pipeline, run: RunRecord, task: str, item: str) -> 
 def worked(bench: Workbench, inside: Inside, argument: Json) -> Answer:
     """The order done; left as it was begun when the engine wants it no more, so that it can be begun again."""
     try:
-        return bench.work(order_from(document_of(argument)), lambda: inside.stopping)
+        with told_as_full("it cannot be worked on", GO_ON):
+            return bench.work(order_from(document_of(argument)), lambda: inside.stopping)
     except Interrupted:
         if inside.stopping:
             raise Left from None

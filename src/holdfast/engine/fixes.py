@@ -37,6 +37,8 @@ _ADVICE: dict[Category, str] = {
     "lint": "A rule of style is broken: follow the rule; do not disable it.",
     "time-out": "The check did not come to its end: look for an endless loop, a wait for something that never comes, "
     "or much more work than needed.",
+    "limit": "The check was ended because it used more than it may: look for output without end, memory that is never "
+    "given back, files that only grow, or programs that start others.",
     "missing file": "A file is opened that is not there: create it, or correct the name by which it is opened.",
     "wrong path": "A path is wrong: correct where it points, or put the file where it is looked for.",
     "missing dependency": "Something is used that is not installed: declare it where this project declares its "

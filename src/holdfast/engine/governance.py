@@ -166,7 +166,7 @@ class Governance:
         broken = stands.judged[0].broken
         if broken:
             raise ApprovalNeeded(
-                f"the approval of {printable(approval.by)} would not count: {'; '.join(broken)}",
+                f"the approval of {printable(approval.by)} would not count, since it breaks: {'; '.join(broken)}",
                 hint="Nothing was changed. Somebody else who may approve has to say yes; see: holdfast doctor",
             )
 

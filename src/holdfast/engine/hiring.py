@@ -36,11 +36,15 @@ def hire(
     told: Callable[[Delegation], None] | None = None,
     most: Budget | None = None,
     stop: Callable[[], bool] = bool,
+    home: Pipeline | None = None,
 ) -> Hire:
     """For `Simulator.simulate`: work is noted in the pipeline's ledger, whatever becomes of it; `told` hears of it.
 
     `most` is what may be spent, where the configuration of the agent allows no less; `stop` ends it (Interrupted).
+    `home` is where breakers and past success are kept, if not with the pipeline: an agent that is ill over one mirror
+    of a workspace is ill over all of them.
     """
+    known = home or pipeline
 
     def note(plan: Plan, delegation: Delegation) -> None:
         pipeline.note_delegation(plan, delegation)
@@ -57,7 +61,7 @@ def hire(
             lambda name: agents[name] if name in agents else agent_named(name, settings),
             lambda delegation: note(plan, delegation),
             watcher or _unwatched,
-            Breakers(Adapters(pipeline.records), ResilienceLog(pipeline.site.state), time.time_ns),
+            Breakers(Adapters(known.records), ResilienceLog(known.site.state), time.time_ns),
             person,
             stop,
         )

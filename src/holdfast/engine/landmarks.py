@@ -4,12 +4,15 @@ Invariants
   N1  One execution, one commit in each repository that it touched, made now or found (see `workspace.checkpoint`).
   N2  The roadmap goes into the commit only if check boxes are all that differs from what is checked out: whatever else
       a person wrote there stays theirs to commit.
+  N3  The work tree, and what a person staged, stays as it is. Where a landed path held edits of theirs which were not
+      committed, the agent worked on top of them, so they cannot be told apart from its work: they are in the commit,
+      and that is never silent (`remarks_on`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from blake3 import blake3
 
@@ -20,12 +23,16 @@ from holdfast.engine.roadmap_file import RoadmapFile
 from holdfast.errors import Blocked, HoldfastError
 from holdfast.intake.roadmap import parse, ticked
 from holdfast.model.changeset import Change
-from holdfast.model.path import parent_of
+from holdfast.model.path import parent_of, printable
 from holdfast.model.task import TaskRecord
 from holdfast.settlement.record import KIND
 from holdfast.store.database import Row
-from holdfast.workspace.checkpoint import Commit, Landing
-from holdfast.workspace.checkpoints import checkpoint_all, parts_of
+from holdfast.workspace.checkpoint import Commit, Landing, entries_of
+from holdfast.workspace.checkpoints import Part, checkpoint_all, parts_of
+from holdfast.workspace.gitbench import Bench
+from holdfast.workspace.gitcontent import landed
+from holdfast.workspace.gitobjects import commit_text
+from holdfast.workspace.gittree import Entry
 from holdfast.workspace.observe import observe
 from holdfast.workspace.repository import Repository
 from holdfast.workspace.site import Site
@@ -33,17 +40,18 @@ from holdfast.workspace.trailers import Trailers
 
 # As many ids as a trailer has room for.
 _MOST_NAMED = 7
+_SHOWN = 3
 
 
-def checkpoint_of(pipeline: Pipeline, order: LandOrder, execution: str) -> str:
-    """Commit what this execution changed; the commits' ids, empty where no repository holds any of it."""
-    return " ".join(commit.id for commit in commits_of_landing(pipeline, order, execution))
-
-
-def commits_of_landing(pipeline: Pipeline, order: LandOrder, execution: str) -> tuple[Commit, ...]:
+def checkpoint_of(pipeline: Pipeline, order: LandOrder, execution: str) -> tuple[Commit, ...]:
+    """Commit what this execution changed; nothing where no repository holds any of it."""
     row, asked = pipeline.records.row(execution), order.order
     trailers = Trailers(execution, str(row.summary["change_set"]), asked.task, asked.run, asked.agent)
     return _commits(pipeline, row, order.roadmap, asked.intent, trailers)
+
+
+# The same, as those call it who make up for it later.
+commits_of_landing = checkpoint_of
 
 
 def commits_of_return(
@@ -65,6 +73,26 @@ def commits_of_return(
     return _commits(pipeline, row, roadmap, f"{title}\n\nThis {does} back commit {' '.join(commits)}.", trailers)
 
 
+def remarks_on(commits: Iterable[Commit]) -> Iterator[str]:
+    """What a person must know of commits, since it is about work of their own (N3)."""
+    for commit in commits:
+        short = commit.id[:7]
+        if commit.carried:
+            yield f"commit {short} also holds edits of yours that were not committed: {_named(commit.carried)}"
+        if commit.staged:
+            yield (
+                f"something else is staged, and stays so: {_named(commit.staged)}; committed as it is, it would take "
+                f"back what {short} holds there"
+            )
+        if commit.overtaken:
+            yield f"changed again and committed since, so not in commit {short}: {_named(commit.overtaken)}"
+
+
+def _named(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
+    return ", ".join(map(printable, paths[:_SHOWN])) + more
+
+
 def _commits(pipeline: Pipeline, row: Row, roadmap: str, words: str, trailers: Trailers) -> tuple[Commit, ...]:
     changes = changes_of(pipeline, row.id)
     if roadmap and all(change.path != roadmap for change in changes):
@@ -72,7 +100,25 @@ def _commits(pipeline: Pipeline, row: Row, roadmap: str, words: str, trailers: T
         changes = (*changes, *([tick] if tick is not None else []))
     parts = parts_of(pipeline.site.path, changes, pipeline.site.calls)
     commits = checkpoint_all(parts, Landing((), words, trailers, row.at_ns // 10**9))
-    return tuple(commit for commit in commits if commit is not None)
+    made = zip(parts, commits, strict=True)
+    return tuple(_recalled(part, commit) if commit.found else commit for part, commit in made if commit is not None)
+
+
+def _recalled(part: Part, commit: Commit) -> Commit:
+    """A commit that was found, with what it carried: whoever made it may have been killed before they told (N3)."""
+    repository = part.repository
+    paths = [repository.prefix + change.path for change in part.changes]
+    with Bench(repository) as bench:
+        bench.open()
+        before: dict[str, Entry] = {}
+        if commit.parent:
+            first = commit_text(bench.git, commit.parent).split(b"\n", 1)[0]
+            before = entries_of(bench, first.removeprefix(b"tree ").decode("ascii"), paths)
+        after = entries_of(bench, commit.tree, paths)
+        rows = landed(bench.git, repository, part.changes, before)
+    return commit._replace(
+        carried=tuple(row.path for row in rows if not row.is_base and after.get(row.path) != row.head)
+    )
 
 
 def changes_of(pipeline: Pipeline, execution: str) -> tuple[Change, ...]:

@@ -19,7 +19,8 @@ Invariants
   L5  Where nothing is left to land, the task is done only if this machine saw the work and the checks pass. A worker
       elsewhere can always send what stands already, so there a person says whether it is done.
   L6  `--yes` is the yes of whoever drives, under their own name. Where it would not count, somebody is asked whose yes
-      does, and the work is kept for them to look at.
+      does, and the work is kept for them to look at. To one simulation it is given a few times at most: an approval is
+      an answer that leads to another landing, and one that never counts when it lands would do so for ever.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from holdfast.engine.checking import Landable, Verified
+from holdfast.engine.landmarks import remarks_on
 from holdfast.engine.measuring import MOST_EVIDENCE, failed_check
 from holdfast.engine.orders import Asked, LandAnswer, Landed, LandOrder, Order, Unlanded, plan_of
 from holdfast.engine.pipeline import Pipeline
@@ -36,6 +38,7 @@ from holdfast.engine.proposal import Proposal, read_proposal
 from holdfast.engine.rebasing import AlreadyThere, Collided, Rebased, rebased
 from holdfast.engine.resuming import kept_with, resumed
 from holdfast.engine.roadmap_file import RoadmapFile
+from holdfast.engine.room import is_full
 from holdfast.engine.second_look import meddles, missing_files
 from holdfast.engine.simulator import Simulated
 from holdfast.errors import (
@@ -59,12 +62,14 @@ from holdfast.planning.failures import understood
 from holdfast.planning.recovery import Seen, diagnosis_of, seen_in
 from holdfast.store.blobs import Blobs
 from holdfast.store.large_blobs import LargeBlobs
+from holdfast.workspace.githistory import Commit
 
-# After the landing: commit what landed; the id of the commit, or empty where none is made.
-Checkpoint = Callable[[Pipeline, LandOrder, str], str]
+# After the landing: commit what landed; one commit for each repository that holds any of it.
+Checkpoint = Callable[[Pipeline, LandOrder, str], Sequence[Commit]]
 # A proposal by its name, with its bytes in the workspace's own stock when this returns.
 Fetch = Callable[[Pipeline, str, Plan], Proposal]
 _NOTHING = change_set(())
+_YES, _MOST_YES = "--yes", 3
 _SHOWN = 3
 
 
@@ -93,6 +98,8 @@ class Lane:
             except ApprovalNeeded as error:
                 return Asked(order.simulation, error.message)  # another answer may still come to the same
             except HoldfastError as error:
+                if is_full(error):
+                    raise
                 return _unlanded(seen_in(error))
             if isinstance(answer, Unlanded) and answer.taken_back:
                 return _unticked(pipeline, order, answer)
@@ -182,11 +189,13 @@ class Lane:
             _tried(
                 remarks, "not ticked", lambda: RoadmapFile(pipeline.site, order.roadmap).tick(pipeline, done, order.by)
             )
-        commit: list[str] = []
+        made: list[Commit] = []
         if order.checkpoint and landed.execution:
-            _tried(remarks, "not committed", lambda: commit.append(self._checkpoint(pipeline, order, landed.execution)))
+            _tried(remarks, "not committed", lambda: made.extend(self._checkpoint(pipeline, order, landed.execution)))
+        remarks += remarks_on(made)
         files = pipeline.records.row(landed.execution).changes if landed.execution else 0
-        return Landed(landed.execution, "".join(commit), files, tuple(remarks), order.order.together)
+        ids = " ".join(commit.id for commit in made)
+        return Landed(landed.execution, ids, files, tuple(remarks), order.order.together)
 
 
 def from_own_stock(pipeline: Pipeline, name: str, plan: Plan) -> Proposal:
@@ -233,8 +242,11 @@ def _of_this_plan(found: tuple[Simulated, Verified], plan: Plan) -> tuple[Simula
 
 def _given(pipeline: Pipeline, decision: Decision) -> str:
     """The yes of whoever drives this, under the name that it is counted by; why it would not count (L6)."""
+    earlier = pipeline.governance.custody_of(decision.simulation).approvals
+    if sum(approval.reason == _YES and approval.policy == decision.policy for approval in earlier) >= _MOST_YES:
+        return f"--yes was given to it {_MOST_YES} times, and did not count when it was to land"
     try:
-        pipeline.file([pipeline.governance.answer(decision, "approve", reason="--yes")])
+        pipeline.file([pipeline.governance.answer(decision, "approve", reason=_YES)])
     except ApprovalNeeded as error:
         return error.message
     return ""

@@ -18,6 +18,7 @@ from holdfast.model.configuration import Settings
 from holdfast.model.execution import Receipt
 from holdfast.model.path import parent_of, printable
 from holdfast.model.plan import Agent, Plan
+from holdfast.planning.failures import understood
 from holdfast.store.blobs import Blobs
 from holdfast.workspace.capture import Captured
 from holdfast.workspace.observe import look
@@ -77,14 +78,21 @@ class Measuring:
 
 
 def failed_check(blobs: Blobs, receipt: Receipt, root: str) -> str:
-    """What an agent is told of it: the receipt, and the end of its log.
+    """What an agent is told of it: the receipt, the end of its log, and what is wrong if that stands further up.
 
     Paths are told as the workspace has them: `root` may be a mirror, which the next attempt does not stand on.
     """
     log = blobs.get(receipt.log_digest) if receipt.log_digest else b""
     # Masked before it is cut: half a key has no shape any more.
-    tail = masked(_from_root(log.decode("utf-8", "replace"), root))[-_MOST_LOG:].strip()
-    return f"A check failed: {masked(_from_root(receipt.detail, root))}\n{tail}".strip()
+    whole = masked(_from_root(log.decode("utf-8", "replace"), root))
+    tail = whole[-_MOST_LOG:].strip()
+    return f"A check failed: {masked(_from_root(receipt.detail, root))}\n{_buried(receipt, whole, tail)}{tail}".strip()
+
+
+def _buried(receipt: Receipt, whole: str, tail: str) -> str:
+    """The lines that say what is wrong, where so much was printed after them that the end does not have them."""
+    found = understood(receipt, whole.encode("utf-8", "replace"))
+    return f"{found.around}\n[…]\n" if found.around and found.because not in tail else ""
 
 
 def _from_root(text: str, root: str) -> str:

@@ -4,6 +4,7 @@
                         Landed      ──▶ COMPLETED, with those that its order asked for; or the next part
                         Asked       ──▶ NEEDS_REVIEW
                         Unworked, its agent was not asked ──▶ PENDING, for a while
+                        no room on the disk ──▶ as it was before it was begun, and the run stops
                         Unworked, Unlanded, anything else ──▶ what the rules make of a failure
 
 D2, D3 and D4 of `driver` are kept here.
@@ -16,10 +17,11 @@ from collections.abc import Callable, Mapping
 
 from holdfast.engine.breaker import TUNING
 from holdfast.engine.driving import Rules, World
-from holdfast.engine.durable import Item
+from holdfast.engine.durable import Failure, Item
 from holdfast.engine.orders import Answer, Asked, LandAnswer, Landed, Unlanded, Unworked, Worked, answer_of
+from holdfast.engine.room import STOPPED_BECAUSE
 from holdfast.engine.taskbook import TaskBook
-from holdfast.errors import Interrupted, InvalidInput, Locked, Tampering
+from holdfast.errors import DiskFull, HoldfastError, Interrupted, InvalidInput, Locked, Tampering
 from holdfast.gates.secrets import masked
 from holdfast.model.agent import Escalated
 from holdfast.model.canonical import Json
@@ -31,8 +33,12 @@ _LAND_TRIES = 3
 # With the pauses of a breaker this is about an hour: an outage passes, and what does not is for a person.
 _MOST_LEFT_ALONE = 8
 _OTHERS_FIRST_MS = 3_000
+# How long somebody elsewhere is given to make room.
+_ROOM_MS = 60_000
 # Somebody else held the workspace, or wanted an end: that says nothing about the work, and is no attempt.
 _NOT_ITS_FAULT = (Locked.code, Interrupted.code)
+# What nobody foresaw is a defect of ours, and no word on the work or its agent.
+_UNFORESEEN, _OUR_OWN = HoldfastError.code, "Holdfast itself failed, and not the agent"
 
 
 class Outcomes:
@@ -49,10 +55,15 @@ class Outcomes:
     ) -> None:
         self._book, self._world, self._rules, self._land = book, world, rules, land
         self._told_here = told_here
+        # Why nothing more is begun: there is no room on the disk of this machine.
+        self.no_room = ""
 
     def taken_in(self, record: TaskRecord, item: Item) -> None:
         if record.landing and item.state == "done" and not self._is_ours(item):
             self._land(record._replace(because="nobody here knows how it ended"))
+            return
+        if item.failure is not None and item.failure.code == DiskFull.code:
+            self._without_room(record, item.failure)
             return
         answer = self._answer(record, item)
         if isinstance(answer, Landed) and self._world.taken_back(answer.execution):
@@ -64,7 +75,21 @@ class Outcomes:
         elif item.state == "cancelled" or (item.failure is not None and item.failure.code in _NOT_ITS_FAULT):
             self._book.move(record._replace(state="PENDING", because=answer or "it was cancelled"))
         else:
-            self.failed(record, Unworked("environment", answer, answer, final=item.state == "done"))
+            why = f"{_OUR_OWN}: {answer}" if item.failure is not None and item.failure.code == _UNFORESEEN else answer
+            self.failed(record, Unworked("environment", why, answer, final=item.state == "done"))
+
+    def _without_room(self, record: TaskRecord, failure: Failure) -> None:
+        """Nobody's failure, and no attempt (Z2 of `room`): begun again once there is room, and a landing too, which
+        finds out how far it came (D3). Other machines have disks of their own, which stop nobody here."""
+        because = f"{STOPPED_BECAUSE}: {masked(failure.message)}"
+        if record.landing:
+            self._book.move(record._replace(turn=record.turn + 1, because=because))
+        elif self._told_here is not None:
+            self._take(record, Unworked("environment", because, because, record.agent, pause_ms=_ROOM_MS))
+            return
+        else:
+            self._book.move(record._replace(state="PENDING", attempt=record.attempt - 1, because=because))
+        self.no_room = because
 
     def _is_ours(self, item: Item) -> bool:
         """Others can write to a shared database: how a landing ended is believed only as this process told it (D4)."""
@@ -147,7 +172,15 @@ class Outcomes:
     def failed(self, record: TaskRecord, failed: Unworked | Unlanded) -> None:
         verdict = self._rules().after(record, failed)
         self._book.move(verdict.record, tried=verdict.tried)
-        tried = verdict.tried
+        tried, waits = verdict.tried, verdict.record.state in ("PENDING", "DEFERRED")
         self._book.tell(
-            TaskFailed(record.run, record.task, tried.attempt, tried.category, failed.because, tried.strategy)
+            TaskFailed(
+                record.run,
+                record.task,
+                tried.attempt,
+                tried.category,
+                failed.because,
+                tried.strategy,
+                verdict.record.wait_until_ns if waits else 0,
+            )
         )

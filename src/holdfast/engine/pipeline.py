@@ -39,7 +39,6 @@ from holdfast.settlement.record import KIND, Closing, Outcome, catch_up, settle
 from holdfast.settlement.runs import project_run
 from holdfast.store.blobs import Blobs
 from holdfast.store.chain import Record
-from holdfast.store.contents import write_contents
 from holdfast.store.database import Records, Row
 from holdfast.store.ledger import Ledger
 from holdfast.store.transcripts import sweep_transcripts
@@ -47,7 +46,7 @@ from holdfast.workspace.collector import without_collector
 from holdfast.workspace.recovery import Unsettled, accept_divergence, is_being_taken_back, recover, sweep
 from holdfast.workspace.shadow import sweep_shadows
 from holdfast.workspace.site import Site
-from holdfast.workspace.staging import Bytes
+from holdfast.workspace.texts import keep_texts, keep_texts_after_crash
 from holdfast.workspace.transaction import Transaction, new_txn
 from holdfast.workspace.tree import snapshot
 from holdfast.workspace.undo import described_reads, stands_as_left
@@ -244,7 +243,7 @@ class Pipeline:
         done = replace(work.execution, steps=step_results(job.steps, transaction, work.execution, deeds))
         unrecorded = None
         if transaction.state == "COMMITTED":
-            self._keep_texts(execution.id, job)
+            self._keep_texts(lambda: keep_texts(self.site, execution.id, transaction.ops, job.sources))
             unrecorded = self._close(job, done, transaction.root, len(transaction.ops), "COMMITTED", approved_by)
         elif transaction.state == "ABORTED":
             unrecorded = self._close(job, done, transaction.root, len(transaction.ops), "ABORTED", approved_by)
@@ -320,14 +319,9 @@ class Pipeline:
             return unrecorded(error, execution, committed=outcome == "COMMITTED", is_open=bool(root))
         return None
 
-    def _keep_texts(self, txn: str, job: Job) -> None:
-        items = (
-            (post.digest, source.data)
-            for path, _, post, _ in job.change_set.changes
-            if post is not None and post.kind == "file" and isinstance(source := job.sources.get(path), Bytes)
-        )
+    def _keep_texts(self, keep: Callable[[], None]) -> None:
         try:
-            write_contents(self.site.calls, self.site.state.directory(f"journal/{txn}"), items)
+            keep()
         except OSError:
             # The change is committed; a full disk now costs a later undo its merges, and nothing else (see contents).
             return
@@ -369,6 +363,8 @@ class Pipeline:
         return take_back_after_crash(self.site, found, self.governance.settings, is_recorded, accepted=accepted)
 
     def _settle_unsettled(self, found: Unsettled) -> None:
+        if found.outcome == "COMMITTED":
+            self._keep_texts(lambda: keep_texts_after_crash(self.site, found.txn))
         closing = Closing(
             found.txn,
             found.outcome,

@@ -10,6 +10,7 @@ Whoever only reads must start fast: what ticks is imported when something is tic
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -110,6 +111,11 @@ class RoadmapFile:
         except FileNotFoundError:
             raise InvalidInput(f"there is no {printable(self.path)} in the workspace") from None
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise InvalidInput(
+                    f"{printable(self.path)} is a symbolic link, or lies behind one; links are not followed here",
+                    hint="Nothing was changed. Name the file itself, inside the workspace.",
+                ) from None
             raise InvalidInput(f"{printable(self.path)} cannot be read: {error.strerror}") from error
 
     def _whole(self, fd: int) -> bytes:
@@ -123,12 +129,16 @@ def find_roadmap(site: Site, given: str = "") -> str:
     """The path that was given, relative to the workspace; without one, the first of the usual names that is there."""
     if given:
         return _inside(site, given)
+    unread: HoldfastError | None = None
     for name in NAMES:
         try:
             RoadmapFile(site, name).read()
             return name
-        except HoldfastError:
-            continue
+        except HoldfastError as error:
+            if unread is None and os.path.lexists(os.path.join(site.path, name)):
+                unread = error
+    if unread is not None:
+        raise unread  # "there is none" would not be so
     raise InvalidInput("there is no roadmap here", hint=f"Name one, or write one of: {', '.join(NAMES)}")
 
 

@@ -5,12 +5,14 @@
 Invariants
   S1  One process drives a workspace; a second one is refused (Locked), and looks, answers and stops all the same.
       Whoever moves tasks by hand holds that lock too: the book of a run has one writer (K3).
-  S2  Stopping is a file that names the run, so it can be asked for from anywhere; it is about the sitting that goes on,
-      and is forgotten when that ends and before the next one begins.
-  S3  What cannot work is refused before a run is written down: no roadmap, no task, an agent that nobody knows.
+  S2  Stopping can be asked for from anywhere; it is about the sitting that goes on, and is forgotten when that ends and
+      before the next one begins (`stop_wish`).
+  S3  What cannot work is refused before a run is written down: no roadmap, no task, an agent that nobody knows, and
+      all of `run_requirements`. A run of which nothing was begun is not left behind as one that was interrupted.
   S4  Where a run was killed, no other is begun before it went on: what it had begun to land must be known first.
   S5  An answer is to one question, by its number and what it showed; to any other it is none (K4 of `taskbook`).
   S6  Whoever starts a run, answers, or has boxes set does so under the name that approvals are counted by.
+  S7  From the look whether an undo may be, until its tasks have followed, no run can begin: the lock of S1 is held.
 """
 
 from __future__ import annotations
@@ -24,9 +26,7 @@ from typing import NamedTuple
 from holdfast.agents.protocol import Agent, Person
 from holdfast.agents.readiness import readiness
 from holdfast.agents.registry import agent_named
-from holdfast.engine.distance import require_no_witness
 from holdfast.engine.durable import Database
-from holdfast.engine.durable_dbos import require_reachable
 from holdfast.engine.durable_running import home_lock
 from holdfast.engine.expedition import Outfit, go
 from holdfast.engine.grounds import Grounds
@@ -36,6 +36,7 @@ from holdfast.engine.listeners import Listeners
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.pulse import Pulse, read_pulse
 from holdfast.engine.roadmap_file import RoadmapFile, find_roadmap
+from holdfast.engine.room import is_full
 from holdfast.engine.routing_file import decision_for, read_decisions
 from holdfast.engine.run_following import (
     Followed,
@@ -52,20 +53,19 @@ from holdfast.engine.run_following import (
 )
 from holdfast.engine.run_log import RunLog
 from holdfast.engine.run_preview import Preview, preview_of
+from holdfast.engine.run_requirements import require_startable
 from holdfast.engine.run_standing import Standing, find_run, standing_of, stands, task_named
+from holdfast.engine.stop_wish import StopWish
+from holdfast.engine.task_parts import require_last_first
 from holdfast.engine.taskbook import TaskBook, begin_run
-from holdfast.errors import Blocked, Conflict, InvalidInput, Locked
+from holdfast.errors import Blocked, Conflict, HoldfastError, InvalidInput, Locked
 from holdfast.model.run import AUTO, RunEvent, RunOptions, RunRecord, RunWatcher
 from holdfast.model.task import Roadmap, Task, TaskRecord
 from holdfast.settlement.runs import ANSWER, answer_body, task_record
 from holdfast.store.chain import Record
-from holdfast.store.exports import read_file, replace_file
 from holdfast.store.runs import Runs, Said
 
 Opening = Callable[[str], AbstractContextManager[Pipeline]]
-_STOP, _NOW = "stop", "now"
-_MOST_STOP = 256
-_ASKED = "asked for it"
 
 
 class Crew(NamedTuple):
@@ -84,6 +84,7 @@ class RoadmapRuns:
     def __init__(self, pipeline: Pipeline, workspace: str, user: str, opening: Opening, warn: Callable[[str], None]):
         self._pipeline, self._workspace, self._user, self._opening = pipeline, workspace, user, opening
         self._warn = warn
+        self._wish = StopWish(pipeline.site.state)
         self.listeners = Listeners(warn)
 
     # ── drive ──
@@ -94,16 +95,14 @@ class RoadmapRuns:
     ) -> RunRecord:  # fmt: skip
         """A new run, until it ends or is stopped."""
         path, _, chosen = self._chosen(roadmap, options, crew.agents)
-        self._require_others(database)
+        self._require_startable(database)
         with self._alone():
             self._require_none_killed()
             run = begin_run(self._pipeline, RunRecord("", path, chosen, by=self._me, yes=yes))
         try:
             return self._go(run, crew, database)
-        except Locked:
-            book = TaskBook(self._pipeline, run, lambda event: None)
-            if not book.records:  # another one began in between, so this one never did
-                book.move_run("STOPPED", "another run was under way")
+        except HoldfastError as error:
+            self._never_begun(run.id, error)
             raise
 
     def preview(self, roadmap: str = "", options: RunOptions = _PLAIN) -> Preview:
@@ -119,8 +118,15 @@ class RoadmapRuns:
         if run.state == "FINISHED":
             return run
         self._require_none_killed(besides=run.id)
-        self._require_others(database)
+        self._require_startable(database)
         return self._go(run, crew, database)
+
+    def _never_begun(self, id: str, error: HoldfastError) -> None:
+        """S3. Another run began in between, or the engine could not, after all. On a full disk that cannot be told."""
+        book = TaskBook(self._pipeline, self.find(id), lambda event: None)
+        if book.run.state == "RUNNING" and not book.records and not is_full(error):
+            others = "another run was under way"
+            book.move_run("STOPPED", others if isinstance(error, Locked) else f"it could not begin: {error.message}")
 
     def _chosen(
         self, roadmap: str, options: RunOptions, agents: Mapping[str, Agent]
@@ -177,23 +183,20 @@ class RoadmapRuns:
             others=tuple(agent.name for agent in settings.agents),
             watcher=watcher,
             export=lambda book, roadmap: log.settled(book.run, roadmap, book.records),
-            stop=lambda: crew.stop() or self._stop_asked(run.id),
+            stop=lambda: crew.stop() or self._wish.asked(run.id),
             warn=self._warn,
             person=crew.person,
             mirrored=run.options.parallel > 1,
         )
         with self._alone():
-            self._forget_stop(run.id)  # S2: it was about an earlier sitting
+            self._wish.forget(run.id)  # S2: it was about an earlier sitting
         try:
             return go(self._pipeline, run, outfit)
         finally:
-            self._forget_stop(run.id)
+            self._wish.forget(run.id)
 
-    def _require_others(self, database: str) -> None:
-        """Before anything is written: others can be reached where they shall work, and their work can count."""
-        if database:
-            require_no_witness(self._pipeline)
-            require_reachable(Database(self._pipeline.site.state.path, database))
+    def _require_startable(self, database: str) -> None:
+        require_startable(self._pipeline, Database(self._pipeline.site.state.path, database))
 
     def _routed(self, options: RunOptions, task: Task) -> str:
         if options.agent != AUTO:
@@ -221,13 +224,12 @@ class RoadmapRuns:
     def stop(self, id: str = "", *, now: bool = False) -> RunRecord:
         """Ask the run to finish the landing that is under way, and to stop; with `now`, not even to finish that."""
         run = self.find(id)
-        words = (run.id, self._user, _NOW if now else "")
-        replace_file(self._pipeline.site.state, _STOP, "\n".join(words).encode())
+        self._wish.ask(run.id, self._user, now=now)
         return run
 
     def stop_now_asked(self, run: str) -> bool:
         """Whether somebody wants its process to end at once. A run cannot do that to its caller; the caller can."""
-        return self._stop_words(run)[2:] == [_NOW]
+        return self._wish.asked_now(run)
 
     def answer(
         self, task: str, *, yes: bool, skip: bool = False, reason: str = "", run: str = "",
@@ -300,14 +302,24 @@ class RoadmapRuns:
 
     def require_undoable(self, undoes: Collection[str], revives: Collection[str] = ()) -> bool:
         """Whether tasks landed any of these. Then Locked while a run goes on, since what agents work over must not
-        change below them; and Blocked while one of them is begun again, or not known to have landed."""
-        found = switched(self._pipeline, undoes, revives)
-        if not found:
-            return False
+        change below them; and Blocked while one of them is begun again, or not known to have landed; also where an
+        earlier part of a task would go, and a later one stay. What this says may be otherwise a moment later."""
+        with self.taking_back(undoes, revives) as follow:
+            return follow is not None
+
+    @contextmanager
+    def taking_back(
+        self, undoes: Collection[str], revives: Collection[str] = ()
+    ) -> Iterator[Callable[[str], Followed] | None]:
+        """As `require_undoable`, and it stays so until the block ends (S7); what is given has the tasks follow."""
+        require_last_first(self._pipeline, undoes)
+        if not switched(self._pipeline, undoes, revives):
+            yield None
+            return
         with self._alone():
-            for each in found:
+            for each in switched(self._pipeline, undoes, revives):  # as it stands now that nobody can move it
                 require_settled(each)
-        return True
+            yield lambda undo: followed(self._pipeline, undo, self._me)
 
     def followed(self, undo: str) -> Followed:
         """After an undo or a restore of what tasks landed: boxes, a commit of its own, and the tasks are to do again;
@@ -357,24 +369,6 @@ class RoadmapRuns:
             yield
         finally:
             lock.__exit__(None, None, None)
-
-    def _stop_asked(self, run: str) -> str:
-        words = self._stop_words(run)
-        return f"{words[1]} {_ASKED}" if words else ""
-
-    def _stop_words(self, run: str) -> list[str]:
-        """The run, who asked, and whether at once; empty where nobody asked for the end of this run."""
-        asked = (read_file(self._pipeline.site.state, _STOP, _MOST_STOP) or b"").decode("utf-8", "replace").split("\n")
-        return asked if asked[0] == run and len(asked) > 1 else []
-
-    def _forget_stop(self, run: str) -> None:
-        if self._stop_asked(run):
-            replace_file(self._pipeline.site.state, _STOP, b"")
-
-
-def stopped_by_a_person(run: RunRecord) -> bool:
-    """It was asked for from another terminal."""
-    return run.state == "STOPPED" and run.because.endswith(_ASKED)
 
 
 def _serial(watchers: Sequence[RunWatcher]) -> RunWatcher:

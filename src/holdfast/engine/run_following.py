@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from holdfast.engine.landmarks import commits_of_landing, commits_of_return
+from holdfast.engine.landmarks import commits_of_landing, commits_of_return, remarks_on
 from holdfast.engine.orders import plan_of
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.roadmap_file import RoadmapFile
@@ -165,6 +165,7 @@ def _commits(pipeline: Pipeline, undo: str, every: Sequence[Switched], remarks: 
             "not committed",
             lambda: made.extend(commits_of_return(pipeline, records, undo, roadmap, again=again)),
         )
+    remarks += remarks_on(made)
     return made
 
 
@@ -264,14 +265,11 @@ def late_commits(pipeline: Pipeline, run: RunRecord) -> tuple[tuple[tuple[str, s
             remarks.append(f"{mine[0].task} is not committed: {error}")
             continue
         new = " ".join(commit.id for commit in found)
+        told = list(remarks_on(found))
         if new and row.live:
-            book.move_all((record._replace(commit=new, because=""), None) for record in mine)
+            book.move_all((record._replace(commit=new, because="; ".join(told)), None) for record in mine)
         made += [(record.task, new) for record in mine[:1] if any(not commit.found for commit in found)]
-        remarks += [
-            f"{mine[0].task}: changed again since, and not in its commit: {', '.join(commit.overtaken)}"
-            for commit in found
-            if commit.overtaken and not commit.found
-        ]
+        remarks += [f"{mine[0].task}: {text}" for text in told]
     return tuple(made), tuple(remarks)
 
 

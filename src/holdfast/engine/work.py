@@ -23,6 +23,7 @@ from holdfast.engine.measuring import MOST_EVIDENCE
 from holdfast.engine.orders import Answer, Order, Unworked, Worked, plan_of
 from holdfast.engine.proposal import name_of, packed, propose
 from holdfast.engine.resuming import kept_with
+from holdfast.engine.room import is_full
 from holdfast.errors import AgentFailed, HoldfastError, Interrupted, Locked
 from holdfast.gates.secrets import masked
 from holdfast.model.agent import Delegation, Usage
@@ -59,6 +60,8 @@ class Workbench:
         except (Interrupted, Locked):
             raise
         except HoldfastError as error:
+            if is_full(error):
+                raise
             answer = _failed(order, heard, error)
         took = (time.monotonic_ns() - began) // 1_000_000
         return answer._replace(usage=_usage(heard), duration_ms=took)
@@ -70,6 +73,8 @@ class Workbench:
         except (Interrupted, Locked):
             raise
         except HoldfastError as error:
+            if is_full(error):
+                raise
             answer = _failed(order, heard, error)
         return self._told(place, order, heard, answer)
 
@@ -89,7 +94,8 @@ class Workbench:
 
     def _worked(self, place: Place, order: Order, heard: list[Delegation], stop: Callable[[], bool]) -> Answer:
         pipeline, plan = place.pipeline, plan_of(order)
-        hired = hire(pipeline, self._agents, self._watch(order), self._person, heard.append, self._left(), stop)
+        watcher, left = self._watch(order), self._left()
+        hired = hire(pipeline, self._agents, watcher, self._person, heard.append, left, stop, place.home)
         simulated = pipeline.simulator.simulate(plan, "copy" if order.agent == "manual" else "auto", hired)
         verified = pipeline.simulator.verify(simulated)
         kept = kept_with(pipeline.site, simulated, verified)

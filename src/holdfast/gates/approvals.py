@@ -215,6 +215,11 @@ def _judged(approval: Approval, decision: Decision, office: Office, is_genuine: 
     return Judged(approval.id, approval.by, approval.answer, tuple(broken))
 
 
+def _void(judged: Judged) -> str:
+    """A rule is named by what must hold; told without saying so, it would read as if it did."""
+    return f'; one of {printable(judged.by)} does not count, since it breaks the rule "{judged.broken[0]}"'
+
+
 def _different_people(approvals: Sequence[Approval]) -> int:
     """Groups that share neither a name nor a key (A2); the order does not matter."""
     groups: list[set[str]] = []
@@ -235,7 +240,5 @@ def _reason(decision: Decision, noes: Sequence[Approval], people: int, needed: i
         return "policy denies it, and nobody can approve that"
     if people >= needed:
         return f"approved by {counted(people, 'person', 'people')}"
-    void = next(
-        (f"; one of {printable(each.by)} does not count: {each.broken[0]}" for each in judged if each.broken), ""
-    )
+    void = next((_void(each) for each in judged if each.broken), "")
     return f"approved by {people} of {counted(needed, 'person', 'people')}{void}"

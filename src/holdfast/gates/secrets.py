@@ -79,7 +79,7 @@ def masked(text: str) -> str:
     """The text without anything in it that has the shape of a secret, for what is kept or shown; guesses stay."""
     for number in sorted({number for literal, number in _LITERALS if literal in text}):
         shape = SHAPES[number]
-        text = shape.form.sub(lambda match, kind=shape.name: f"[{kind} masked]", text)  # type: ignore[misc]
+        text = shape.glued.sub(lambda match, kind=shape.name: f"[{kind} masked]", text)  # type: ignore[misc]
     return text
 
 

@@ -18,13 +18,17 @@ Place = Literal["in a run", "before a run", "assigned", "alone"]
 
 
 class Shape(NamedTuple):
-    """`prefix` is what may be shown: it tells the kind of token and nothing of its value."""
+    """`prefix` is what may be shown: it tells the kind of token and nothing of its value.
+
+    `glued` is the form with anything at all behind it: what is kept or shown is masked once too often rather than not.
+    """
 
     name: str
     literals: tuple[str, ...]
     form: re.Pattern[str]
     prefix: int
     place: Place
+    glued: re.Pattern[str]
 
     @property
     def solid(self) -> bool:
@@ -32,8 +36,12 @@ class Shape(NamedTuple):
         return self.place in ("in a run", "before a run")
 
 
+_NO_WORD = r"(?![\w-])"
+
+
 def _shape(name: str, literals: str, form: str, prefix: int = 0, place: Place = "in a run") -> Shape:
-    return Shape(name, tuple(literals.split()), re.compile(form), prefix, place)
+    glued = re.compile(form.removesuffix(_NO_WORD))
+    return Shape(name, tuple(literals.split()), re.compile(form), prefix, place, glued)
 
 
 # `(?<![\w-])` and `(?![\w-])`: a token in the middle of a longer word is another word.

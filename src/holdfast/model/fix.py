@@ -18,11 +18,11 @@ from holdfast.model.agent import Usage
 from holdfast.model.canonical import Json
 
 Category = Literal[
-    "syntax", "import", "type", "test", "lint", "time-out", "missing file", "wrong path", "missing dependency",
+    "syntax", "import", "type", "test", "lint", "time-out", "limit", "missing file", "wrong path", "missing dependency",
     "conflict", "agent error", "environment", "unknown",
 ]  # fmt: skip
 CATEGORIES: tuple[Category, ...] = (
-    "syntax", "import", "type", "test", "lint", "time-out", "missing file", "wrong path", "missing dependency",
+    "syntax", "import", "type", "test", "lint", "time-out", "limit", "missing file", "wrong path", "missing dependency",
     "conflict", "agent error", "environment", "unknown",
 )  # fmt: skip
 # No change to the workspace would repair these.

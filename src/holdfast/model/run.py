@@ -45,7 +45,7 @@ class RunOptions(NamedTuple):
     parallel: int = 1
     # 0 is all of them.
     most_tasks: int = 0
-    # Attempts at a task, each of which may let the agent mend its work `mends` times.
+    # Attempts at a task, in each of which the agent may work `mends` times: once, and then to mend its work.
     attempts: int = 3
     mends: int = 2
     within_ms: int = 1_200_000
@@ -129,6 +129,8 @@ class TaskFailed(NamedTuple):
     category: Category
     because: str
     strategy: Strategy
+    # When it is tried again at the earliest; 0 where nothing is waited for, or it is not tried again by itself.
+    not_before_ns: int = 0
     event: Literal["TASK_FAILED"] = "TASK_FAILED"
 
 

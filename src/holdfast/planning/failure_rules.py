@@ -33,6 +33,8 @@ RULES: tuple[Rule, ...] = (
         r"^\+{3,} Timeout \+{3,}",
         r"\b(?:subprocess\.)?TimeoutExpired: ",
     ),
+    # Before "killed by SIGKILL", which is how such a program ends.
+    *_rules("limit", r"^\[ended by a limit of the sandbox: it "),
     *_rules(
         "conflict",
         r"^(?:E\s{1,20}|\s{1,20}|\d+ \| ?)?<{7} \S",

@@ -63,7 +63,8 @@ class Diagnosis(NamedTuple):
 
 
 class RecoveryPolicy(NamedTuple):
-    """`approval`: auto does it, log does it and tells it, ask waits for a person, as does the last for a split only."""
+    """`approval`: auto does it and it is told, for which log is another word; ask waits for a person, as does the last
+    for a split only."""
 
     mode: Adaptive = "auto"
     approval: RecoveryApproval = "auto"
@@ -91,7 +92,6 @@ class Choice(NamedTuple):
     wait_ms: int = 0
     # Another agent takes it; empty leaves the one before.
     agent: str = ""
-    tell: bool = False
     # Nothing new is started any more.
     stop: bool = False
     state: TaskState = "PENDING"
@@ -128,6 +128,7 @@ CODES: dict[str, _Row] = {
     "denied": _Row("unknown", _GATE),
     "blocked": _Row(None, _GATE),
     "sandbox_unavailable": _Row("environment"),
+    "disk_full": _Row("environment", "there must be room on the disk first"),
     "verification_failed": _Row(None, otherwise="test"),
     "needs_human": _Row("environment", _DAMAGE),
     "conflict": _Row("conflict"),
@@ -141,7 +142,7 @@ _UNHEARD_OF = _Row("unknown", "nobody knows what that means")
 # Which of several failures names the attempt: a cause comes before its effects.
 _TELLING: tuple[Category, ...] = (
     "conflict", "environment", "agent error", "syntax", "import", "missing dependency", "wrong path", "type",
-    "missing file", "lint", "time-out", "test", "unknown",
+    "missing file", "lint", "time-out", "limit", "test", "unknown",
 )  # fmt: skip
 
 
@@ -151,6 +152,8 @@ def diagnosis_of(seen: Seen) -> Diagnosis:
     if seen.limit == BUDGET:
         final = final or "the next attempt would have the same budget"
     category, because = _measured(seen) if row.category is None else (row.category, "")
+    if row.category == "time-out":
+        category = _kind_of_limit(seen.limit)
     if category == "unknown" and row.category is None:
         category = row.otherwise
     because = because or _first_line(seen.message) or seen.code
@@ -169,7 +172,7 @@ def _measured(seen: Seen) -> tuple[Category, str]:
     if seen.ill:
         return "agent error", ""
     if seen.limit:
-        return "time-out", f"it reached its limit: {seen.limit}"
+        return _kind_of_limit(seen.limit), f"it reached its limit: {seen.limit}"
     if seen.missing:
         found = misplaced(seen.missing, seen.changed)
         if found:
@@ -180,6 +183,11 @@ def _measured(seen: Seen) -> tuple[Category, str]:
         telling = min(failures, key=lambda failure: _TELLING.index(failure.category))
         return telling.category, telling.because
     return "unknown", ""
+
+
+def _kind_of_limit(limit: str) -> Category:
+    """Who was slow needs other words than who wanted too much of something else."""
+    return "time-out" if limit in ("", TIME) else "limit"
 
 
 def understood_evidence(evidence: str, known: Collection[str] = ()) -> Failure:
@@ -235,6 +243,8 @@ LADDERS: dict[Category, tuple[Rung, ...]] = {
     "wrong path": (_AGAIN, Rung("rewrite")),
     # The same work takes the same time: told what it had done, or less of it.
     "time-out": (Rung("retry with context"), Rung("decompose")),
+    # It is told what it did too much of; a smaller piece of the work needs less of it.
+    "limit": (Rung("retry with context"), Rung("decompose")),
     # It is told what may be declared and where; to install is not for an agent.
     "missing dependency": (Rung("retry with context"),),
     # On the new base, with the collision; then after the others.
@@ -305,7 +315,7 @@ def _chosen(strategy: Strategy, agent: str, what: str, tried: Sequence[Tried], p
     ask = _asks(strategy, policy)
     state: TaskState = "NEEDS_REVIEW" if ask else "DEFERRED" if strategy == "defer" else "PENDING"
     wait_ms = 0 if agent else _wait_ms(strategy, sum(item.strategy == strategy for item in tried))
-    return Choice(strategy, reason, ask, wait_ms, agent, policy.approval == "log", False, state)
+    return Choice(strategy, reason, ask, wait_ms, agent, state=state)
 
 
 def _given_up(strategy: Strategy, what: str, diagnosis: Diagnosis, policy: RecoveryPolicy) -> Choice:
@@ -318,7 +328,6 @@ def _given_up(strategy: Strategy, what: str, diagnosis: Diagnosis, policy: Recov
         strategy,
         f"{what}; {_REASONS[strategy]}",
         ask,
-        tell=policy.approval == "log" or strategy == "escalate",
         stop=strategy == "escalate" and policy.on_failure == "stop",
         state="NEEDS_REVIEW" if ask else state,
     )

@@ -49,6 +49,8 @@ _Item = TypeVar("_Item")
 # A word of ours on a kind of failure, beside the evidence.
 ADVICE: dict[Category, str] = {
     "time-out": "The last attempt did not end in time. Do what is essential first, and start nothing that stays.",
+    "limit": "The last attempt was ended because it used more than it may: see what is said of it. Print less, start "
+    "fewer programs at once, and leave out what is not needed for the task.",
     "missing file": "Make every file that is asked for, also where a similar one exists.",
     "wrong path": "Make files at exactly the paths that are named, and nowhere else.",
     "missing dependency": "Nothing can be installed here, and there is no network. Use what is there; where something "

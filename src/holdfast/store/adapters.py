@@ -89,10 +89,11 @@ class Adapters:
             after, told = change(self._row(name))
             assert after.name == name
             self._db.execute(_REPLACE, after)
+            self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # where there is no room, SQLite may have rolled it back itself
+                self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
         return told
 
     def _row(self, name: str) -> Adapter:

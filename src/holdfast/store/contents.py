@@ -1,8 +1,11 @@
 """Contents: what a transaction wrote, kept beside its slots, so that a later undo can merge instead of give up.
 
-One file a transaction, records [32 bytes BLAKE3][u32 length][bytes], written after the commit without a sync.
-It is a convenience: when a power cut takes it, undo of a file that somebody edited since reports a conflict
-instead of merging. Every read is checked against its digest, so a torn file can only be missed, never believed.
+One file a transaction, records [32 bytes BLAKE3][u32 length][bytes], written after the commit under another name
+and renamed when it is whole: a process that dies leaves all of it or none, and recovery writes it where there is none.
+Its pages go to the device before that, without a sync of its own: the next one, which is the ledger's, takes its name
+along on file systems with one journal (ext4, xfs). Where a power cut takes it nevertheless, undo of a file that
+somebody edited since reports a conflict instead of merging.
+Every read is checked against its digest, so a torn file can only be missed, never believed.
 """
 
 from __future__ import annotations
@@ -16,9 +19,11 @@ from blake3 import blake3
 from holdfast.disk.calls import Calls
 
 NAME = "contents"
+_UNFINISHED = "contents.new"
 TEXT_LIMIT = 1 << 20
 _FRAME = struct.Struct("<32sI")
 _BATCH = 1 << 20
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def is_text(data: bytes) -> bool:
@@ -27,12 +32,18 @@ def is_text(data: bytes) -> bool:
 
 
 def write_contents(calls: Calls, directory: int, items: Iterable[tuple[str, bytes]]) -> None:
-    """`items` are (digest, bytes); anything that is not text is left out."""
-    fd = calls.open(NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    """`items` are (digest, bytes); anything that is not text is left out. OSError: nothing is left behind."""
+    fd = calls.open(_UNFINISHED, _NEW, 0o600, dir_fd=directory)
     try:
         for batch in _batches(items):
             while batch:
                 batch = batch[calls.write(fd, batch) :]
+        calls.start_write_back(fd)
+        calls.rename(_UNFINISHED, NAME, src_dir_fd=directory, dst_dir_fd=directory)
+    except OSError:
+        # A disk that this filled must have room for the ledger, which comes next.
+        calls.unlink(_UNFINISHED, dir_fd=directory)
+        raise
     finally:
         calls.close(fd)
 

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
-from holdfast.errors import Blocked, HoldfastError, Tampering, UnknownId
+from holdfast.errors import Blocked, DiskFull, HoldfastError, Tampering, UnknownId
 from holdfast.model.canonical import Json
 from holdfast.store.documents import unpacked
+from holdfast.store.footing import Mode, copy_of, footing_of, set_mode
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -42,6 +43,8 @@ CREATE INDEX IF NOT EXISTS approvals_by_simulation ON approvals(subject);
 """
 # 2: the papers between a plan and its execution. A database of version 1 gets the tables when it is opened.
 VERSION = 2
+# SQLite keeps to itself what the kernel said: a disk without room for a new file is one that cannot be opened.
+_NO_WAY_TO_WRITE = "See that the disk has room and can be written, then do it again."
 Table = Literal["simulations", "decisions", "approvals"]
 TABLES: tuple[Table, ...] = ("simulations", "decisions", "approvals")
 
@@ -78,7 +81,10 @@ def in_our_words() -> Iterator[None]:
     except (sqlite3.ProgrammingError, sqlite3.InterfaceError):
         raise  # our mistake, not the file's
     except sqlite3.OperationalError as error:
-        raise Blocked(f".holdfast/holdfast.db cannot be used: {error}") from error
+        if _kind(error) == sqlite3.SQLITE_FULL:
+            raise DiskFull(f".holdfast/holdfast.db cannot be written: {error}") from error
+        hint = _NO_WAY_TO_WRITE if _is_about_the_disk(error) else ""
+        raise Blocked(f".holdfast/holdfast.db cannot be used: {error}", hint=hint) from error
     except (sqlite3.DatabaseError, ValueError) as error:  # ValueError: a column that holds no JSON, no number
         raise Tampering(
             f".holdfast/holdfast.db is damaged: {error}",
@@ -88,27 +94,39 @@ def in_our_words() -> Iterator[None]:
 
 class Records:
     """The tables. `volatile` means in memory, because the disk has no room or cannot be written:
-    made from the ledger when opened, so that looking, recovering and gc still work.
+    a copy, brought up to the ledger when opened, so that looking, recovering and gc still work.
     """
 
     def __init__(self, state: str, *, read_only: bool = False) -> None:
         path = os.path.join(state, "holdfast.db")
-        for part in (path, f"{path}-wal", f"{path}-shm"):
+        for part in (path, f"{path}-wal", f"{path}-shm", f"{path}-journal"):
             _refuse_irregular(part)
-        self.volatile = False
+        has_room, mode = footing_of(state)
+        self.volatile = not has_room
         try:
-            self._open(path, read_only)
-        except Blocked as error:
-            if not _is_about_the_disk(error.__cause__):
+            if has_room:
+                self._open(path, read_only, mode)
+            else:
+                self._open_copy(path)
+        except (Blocked, DiskFull) as error:
+            if has_room and not _is_about_the_disk(error.__cause__):
                 raise
-            self._open(":memory:", read_only=False)
+            self._open(":memory:", read_only=False, mode="DELETE")
             self.volatile = True
 
-    def _open(self, path: str, read_only: bool) -> None:
+    def _open(self, path: str, read_only: bool, mode: Mode) -> None:
         with in_our_words():
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None)
+        self._made_ready(read_only, mode)
+
+    def _open_copy(self, path: str) -> None:
+        with in_our_words():
+            self._db = copy_of(path)
+        self._made_ready(read_only=False, mode="DELETE")
+
+    def _made_ready(self, read_only: bool, mode: Mode) -> None:
         try:
-            self._prepare(read_only)
+            self._prepare(read_only, mode)
         except HoldfastError:
             self._db.close()
             raise
@@ -270,7 +288,9 @@ class Records:
         return [row for row in self.landed_with_plan(plan_digest) if row.live]
 
     @in_our_words()
-    def _prepare(self, read_only: bool) -> None:
+    def _prepare(self, read_only: bool, mode: Mode) -> None:
+        if mode == "DELETE":
+            set_mode(self._db, mode)  # before anything else: in the other mode a look maps memory
         if read_only:
             self._db.execute("PRAGMA query_only=ON")
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
@@ -278,7 +298,7 @@ class Records:
             raise Tampering(f".holdfast/holdfast.db has version {version}; this Holdfast reads {VERSION}")
         if version < VERSION:
             self._db.execute("PRAGMA query_only=OFF")
-            self._db.execute("PRAGMA journal_mode=WAL")
+            set_mode(self._db, mode)
             self._db.executescript(_SCHEMA + f"PRAGMA user_version={VERSION};")
         self._db.execute("PRAGMA synchronous=NORMAL")
 
@@ -303,7 +323,12 @@ def _is_about_the_disk(error: BaseException | None) -> bool:
     if not isinstance(error, sqlite3.Error):
         return False
     kinds = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-    return error.sqlite_errorcode & 0xFF in kinds
+    return _kind(error) in kinds
+
+
+def _kind(error: sqlite3.Error) -> int:
+    """SQLite's own number for it; 0 for what Python itself complains of."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _row(values: tuple[Any, ...]) -> Row:

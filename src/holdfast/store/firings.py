@@ -171,10 +171,11 @@ class Firings:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
+                self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:  # where there is no room, SQLite may have rolled it back itself
+                    self._db.execute("ROLLBACK")
                 raise
-            self._db.execute("COMMIT")
 
 
 def _forget_the_oldest(db: sqlite3.Connection, trigger: str) -> None:

@@ -165,12 +165,13 @@ def _open_head(calls: Calls, journal: int, flags: int) -> int:
     raise Tampering("the journal head is not a regular file", hint=_DAMAGE_HINT)
 
 
-def create_head(calls: Calls, journal: int) -> None:
+def create_head(calls: Calls, journal: int, aside: int | None = None) -> None:
     """Allocate the sector once, durably, so that later writes change no metadata.
 
     It appears whole and never replaces one: whoever creates the same state at that moment may be at work already.
+    It is written in `aside`: what a kill leaves in the journal would be taken for planted.
     """
-    create_in(journal, "head", bytes(SECTOR), calls)
+    create_in(journal, "head", bytes(SECTOR), calls, aside)
     calls.fsync(journal)
 
 

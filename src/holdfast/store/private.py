@@ -73,25 +73,27 @@ def create_private(path: str, data: bytes, calls: Calls) -> bool:
         calls.close(directory)
 
 
-def create_in(directory: int, name: str, data: bytes, calls: Calls) -> bool:
+def create_in(directory: int, name: str, data: bytes, calls: Calls, aside: int | None = None) -> bool:
     """The same in a directory that is open already; that it stays there is the caller's to sync.
 
     The name it is written under is nobody else's: two threads of one process may create the same file at once.
+    `aside` is another directory to write it in, where the first may hold nothing that a kill leaves.
     """
+    workbench = directory if aside is None else aside
     if _taken(directory, name, calls):
         return False
     temporary = f".{name}.{os.urandom(8).hex()}"
     fd = calls.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600,
-                    dir_fd=directory)  # fmt: skip
+                    dir_fd=workbench)  # fmt: skip
     try:
         calls.fchmod(fd, 0o600)
         if calls.write(fd, data) != len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
         calls.fsync(fd)
-        return _named_if_free(directory, temporary, name, calls)
+        return _named_if_free(workbench, temporary, directory, name, calls)
     finally:
         calls.close(fd)
-        _discard(directory, temporary, calls)
+        _discard(workbench, temporary, calls)
 
 
 def _taken(directory: int, name: str, calls: Calls) -> bool:
@@ -110,16 +112,16 @@ def _discard(directory: int, name: str, calls: Calls) -> None:
         pass  # renamed: the usual end
 
 
-def _named_if_free(directory: int, temporary: str, name: str, calls: Calls) -> bool:
+def _named_if_free(workbench: int, temporary: str, directory: int, name: str, calls: Calls) -> bool:
     """Give the file its name unless the name is taken."""
     try:
         try:
-            calls.move(temporary, directory, name, directory)
+            calls.move(temporary, workbench, name, directory)
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.ENOSYS):
                 raise
             # Some file systems (NFS among them) cannot rename without replacing; a second link cannot replace either.
-            os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+            os.link(temporary, name, src_dir_fd=workbench, dst_dir_fd=directory, follow_symlinks=False)
     except FileExistsError:
         return False
     return True

@@ -10,6 +10,7 @@ What is remembered need not survive a power cut, for neither does the process; i
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from typing import NamedTuple
@@ -36,7 +37,7 @@ class Log(NamedTuple):
 
 
 class Running:
-    """`state` is the state directory; the folder in it is made when it is first needed."""
+    """`state` is the state directory; the folder in it is made for the first thing that is written there."""
 
     def __init__(self, state: Root) -> None:
         self._state = state
@@ -54,7 +55,7 @@ class Running:
 
     def last_line(self, name: str, start: int) -> str:
         """What it said last since then; empty when it said nothing."""
-        fd = open_regular(f"{name}.log", READ, self._calls, self._folder()).fd
+        fd = open_regular(f"{name}.log", READ, self._calls, self._state.directory(FOLDER)).fd
         try:
             end = self._calls.fstat(fd).st_size
             said = self._calls.pread(fd, _LAST_WORDS, max(start, end - _LAST_WORDS))
@@ -69,7 +70,7 @@ class Running:
         fd = self._calls.open(f"{file}.new", _NEW, 0o600, dir_fd=folder)
         try:
             if self._calls.write(fd, data) != len(data):
-                raise OSError(28, "no room to remember which process was launched")
+                raise OSError(errno.ENOSPC, "no room to remember which process was launched")
             self._calls.fsync(fd)
         finally:
             self._calls.close(fd)
@@ -78,7 +79,7 @@ class Running:
     def recall(self, name: str) -> Daemon | None:
         """Who was launched under this name last; whether it still runs is another question."""
         try:
-            fd = open_regular(f"{name}.json", READ, self._calls, self._folder()).fd
+            fd = open_regular(f"{name}.json", READ, self._calls, self._state.directory(FOLDER)).fd
         except FileNotFoundError:
             return None
         try:
@@ -97,7 +98,11 @@ class Running:
 
     def tidy(self, kept: set[str]) -> None:
         """Remove what launched programs of transactions that are not kept any more said, where none runs."""
-        for file in sorted(self._calls.names(self._folder())):
+        try:
+            files = sorted(self._calls.names(self._state.directory(FOLDER)))
+        except FileNotFoundError:
+            return  # nothing was ever launched; whoever makes room makes no folder
+        for file in files:
             name, dot, ending = file.partition(".")
             origin = name.removeprefix(_LAUNCHED)
             if origin == name or origin.rpartition("-")[0] in kept or not dot or ending == "json":
@@ -107,7 +112,7 @@ class Running:
 
     def _remove(self, file: str) -> None:
         try:
-            self._calls.unlink(file, dir_fd=self._folder())
+            self._calls.unlink(file, dir_fd=self._state.directory(FOLDER))
         except FileNotFoundError:
             return
 

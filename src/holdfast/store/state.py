@@ -52,7 +52,7 @@ def create_state(workspace: str, calls: Calls = CALLS) -> Identity:
             except FileExistsError:
                 continue
         create_in(state.fd, ".gitignore", b"*\n", calls)
-        create_head(calls, state.directory("journal"))
+        create_head(calls, state.directory("journal"), state.fd)
         fresh = "w-" + b32encode(os.urandom(10)).decode("ascii").lower()
         # The format file comes last: it says that the rest is complete.
         create_in(state.fd, "format", json.dumps({"format": FORMAT, "id": fresh}).encode() + b"\n", calls)

@@ -4,6 +4,7 @@
     script         what a scripted model or agent is to do, step by step
     model_server   a model that follows a script and speaks the wires of real ones
     agents         an agent that follows a script
+    schedule       an agent that goes wrong on schedule, for whole runs
     hostile        agents that cheat, and what must hold all the same
     engine         a durable engine that runs nothing: the test says how everything ends
     conformance    all of those against your own adapter, one verdict each
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     )
     from holdfast.testing.hostile import HOSTILE, HostileAgent, HostileProgram
     from holdfast.testing.model_server import ScriptedModel
+    from holdfast.testing.schedule import ScheduledAgent
 
 __all__ = [
     "ALL",
@@ -51,6 +53,7 @@ __all__ = [
     "HostileProgram",
     "Kill",
     "KillAt",
+    "ScheduledAgent",
     "ScriptedAgent",
     "ScriptedModel",
     "ShortWrite",
@@ -70,6 +73,8 @@ def __getattr__(name: str) -> object:
         from holdfast.testing import engine as room
     elif name == "ScriptedModel":
         from holdfast.testing import model_server as room
+    elif name == "ScheduledAgent":
+        from holdfast.testing import schedule as room
     elif name in __all__:
         from holdfast.testing import faults as room
     else:

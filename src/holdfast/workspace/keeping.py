@@ -12,6 +12,7 @@ Invariants
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterable
@@ -74,8 +75,9 @@ def reclaim(site: Site, *, forget: Iterable[str], pack: Iterable[str], needed_bl
         gone |= {txn} if removed else set()
     staying = [kept for kept in everything if kept.txn not in gone]
     wanted = set(pack)
-    packed = sum(_pack(site, kept) for kept in staying if kept.txn in wanted)
+    # Room first: packing may need some, and gives none back but for contents that are there twice.
     freed += _drop_blobs(site, needed_blobs | _digests_of(staying))
+    packed = _pack_all(site, [kept for kept in staying if kept.txn in wanted])
     return Reclaimed(tuple(sorted(gone)), packed, freed)
 
 
@@ -105,6 +107,18 @@ def _remove_folder(site: Site, txn: str) -> tuple[int, bool]:
     site.state.forget()
     calls.rmdir(txn, dir_fd=site.state.directory(KEPT))
     return freed, True
+
+
+def _pack_all(site: Site, kept: list[Kept]) -> int:
+    """As many as there is room for: what finds none for a folder of the store stays in its slot (K3)."""
+    packed = 0
+    try:
+        for item in kept:
+            packed += _pack(site, item)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+    return packed
 
 
 def _pack(site: Site, kept: Kept) -> int:

@@ -14,7 +14,7 @@ MAX_COMPARISONS = 4_000_000
 
 
 def merged_lines(base: bytes, mine: bytes, theirs: bytes) -> bytes | None:
-    """The merge, or None when the two sides touch the same or adjoining lines."""
+    """The merge, or None when the two sides touch the same or adjoining lines, or when it `takes_too_long`."""
     if mine == theirs or base == theirs:
         return mine
     if base == mine:
@@ -30,15 +30,26 @@ def merged_lines(base: bytes, mine: bytes, theirs: bytes) -> bytes | None:
 _Edit = tuple[int, int, int, tuple[bytes, ...]]
 
 
+def takes_too_long(base: bytes, other: bytes) -> bool:
+    """Is this why there is no merge? Then nobody knows whether the two sides touch the same lines."""
+    _, core, changed = _apart(base.splitlines(keepends=True), other.splitlines(keepends=True))
+    return len(core) * len(changed) > MAX_COMPARISONS
+
+
 def _edits(base: list[bytes], other: list[bytes], side: int) -> list[_Edit] | None:
-    """What `other` changed; None when finding out would take too long. Equal ends are cut off first."""
-    head = _common(base, other)
-    tail = _common(base[head:][::-1], other[head:][::-1])
-    core, changed = base[head : len(base) - tail], other[head : len(other) - tail]
+    """What `other` changed; None when finding out would take too long."""
+    head, core, changed = _apart(base, other)
     if len(core) * len(changed) > MAX_COMPARISONS:
         return None
     codes = SequenceMatcher(None, core, changed, autojunk=False).get_opcodes()
     return [(head + i1, head + i2, side, tuple(changed[j1:j2])) for tag, i1, i2, j1, j2 in codes if tag != "equal"]
+
+
+def _apart(base: list[bytes], other: list[bytes]) -> tuple[int, list[bytes], list[bytes]]:
+    """Where they begin to differ, and what is left of both when equal ends are cut off."""
+    head = _common(base, other)
+    tail = _common(base[head:][::-1], other[head:][::-1])
+    return head, base[head : len(base) - tail], other[head : len(other) - tail]
 
 
 def _common(one: list[bytes], other: list[bytes]) -> int:

@@ -13,6 +13,7 @@ Invariants
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
@@ -149,7 +150,10 @@ class Stage:
         free = os.fstatvfs(self._directory)
         needed = sum(new) + len(change_set.changes) * 1024
         if needed > free.f_bavail * free.f_frsize:
-            raise Blocked(f"the change needs {needed:,} bytes, the disk has {free.f_bavail * free.f_frsize:,} free")
+            cause = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise Blocked(
+                f"the change needs {needed:,} bytes, the disk has {free.f_bavail * free.f_frsize:,} free"
+            ) from cause
 
     def _next_name(self) -> str:
         self._count += 1

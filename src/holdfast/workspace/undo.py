@@ -35,7 +35,7 @@ from holdfast.store.contents import TEXT_LIMIT, is_text
 from holdfast.store.journal import Op
 from holdfast.workspace.collector import without_collector
 from holdfast.workspace.flip import DISPLACED, Flipper
-from holdfast.workspace.merge import merged_lines
+from holdfast.workspace.merge import merged_lines, takes_too_long
 from holdfast.workspace.observe import RACY_NS, is_same, look, observe, stamp_of
 from holdfast.workspace.proof import proven
 from holdfast.workspace.recovery import read_log
@@ -51,6 +51,22 @@ class Undo(NamedTuple):
     sources: dict[str, Source]
     merged: tuple[str, ...]
     left: tuple[Divergence, ...]
+
+
+class _Unmerged(NamedTuple):
+    """Why a later edit cannot be kept while an older one goes; it follows who edited when."""
+
+    why: str
+
+
+_SAME_PLACE = _Unmerged(", in the same place")
+_WRITTEN_GONE = _Unmerged("; the text that this change wrote there is not kept, so nothing can be merged")
+_OLD_GONE = _Unmerged("; its text from before is not kept, so nothing can be merged")
+_NO_TEXT = _Unmerged("; only text can be merged")
+_NO_FILE = _Unmerged("; only files can be merged")
+_TOO_LARGE = _Unmerged("; more than 1 MiB is not merged")
+_TOO_LONG = _Unmerged("; too many lines differ to compare them")
+_RESTLESS = _Unmerged("; it is being written to now")
 
 
 @without_collector
@@ -260,37 +276,58 @@ class _Planner:
             self._note_merged(turn.path, mine, mine._replace(mode=mode))
             return
         data = self._merged_text(turn, mine, base, theirs)
-        if data is None:
-            self._conflicts.append(Divergence(turn.path, "was edited since, in the same place"))
+        if isinstance(data, _Unmerged):
+            self._conflicts.append(Divergence(turn.path, f"was edited since{data.why}"))
         else:
             self._take_text(turn.path, mine, data, mode)
 
     def _merge_through(self, turn: Turn, mine: Image | None) -> None:
         """Take out one stretch of transactions after the other, keeping the edits that were made between them."""
-        data = self._workspace_bytes(turn.path, mine) if _is_small_file(mine) else None
+        data = self._text_now(turn.path, mine)
         stretch: Turn | None = turn
         mode = mine.mode if mine is not None else 0
-        while stretch is not None and data is not None:
+        while stretch is not None and not isinstance(data, _Unmerged):
             wrote, old = stretch.expected, stretch.target
             if wrote is None or old is None or {wrote.image.kind, old.image.kind} != {"file"}:
-                data = None
+                data = _NO_FILE
                 break
             data = self._without(stretch, data, wrote.image, old.image)
             mode = old.image.mode if mode == wrote.image.mode else mode
             stretch = stretch.earlier
-        if data is None or mine is None:
-            self._conflicts.append(
-                Divergence(turn.path, "was edited between the changes that shall go, in the same place")
-            )
+        if isinstance(data, _Unmerged) or mine is None:
+            why = data.why if isinstance(data, _Unmerged) else ""
+            self._conflicts.append(Divergence(turn.path, f"was edited between the changes that shall go{why}"))
         else:
             self._take_text(turn.path, mine, data, mode)
 
-    def _without(self, turn: Turn, now: bytes, wrote: Image, old: Image) -> bytes | None:
+    def _merged_text(self, turn: Turn, mine: Image, base: Image, theirs: Image) -> bytes | _Unmerged:
+        now = self._text_now(turn.path, mine)
+        return now if isinstance(now, _Unmerged) else self._without(turn, now, base, theirs)
+
+    def _text_now(self, path: str, image: Image | None) -> bytes | _Unmerged:
+        if image is None or image.kind != "file":
+            return _NO_FILE
+        if image.size > TEXT_LIMIT:
+            return _TOO_LARGE
+        data = checked_bytes(self._calls, self._open_workspace(path), image)
+        return data if data is not None else _RESTLESS
+
+    def _without(self, turn: Turn, now: bytes, wrote: Image, old: Image) -> bytes | _Unmerged:
+        """The text as it stands without what was written here: a merge, or why there is none."""
+        if max(wrote.size, old.size) > TEXT_LIMIT:
+            return _TOO_LARGE
         before = self._shelf.old_bytes(turn, old)
+        if before is None:
+            return _OLD_GONE
+        if not (is_text(before) and is_text(now)):
+            return _NO_TEXT
         written = now if blake3(now).hexdigest() == wrote.digest else self._shelf.text(wrote.digest)
-        if before is None or written is None or not all(map(is_text, (before, written, now))):
-            return None
-        return merged_lines(written, now, before)
+        if written is None:
+            return _WRITTEN_GONE
+        merged = merged_lines(written, now, before)
+        if merged is not None:
+            return merged
+        return _TOO_LONG if any(takes_too_long(written, text) for text in (now, before)) else _SAME_PLACE
 
     def _take_text(self, path: str, mine: Image, data: bytes, mode: int) -> None:
         image = mine._replace(size=len(data), digest=blake3(data).hexdigest(), mode=mode)
@@ -302,20 +339,6 @@ class _Planner:
         if image != mine:
             self._changes[path] = Change(path, mine, image)
             self._merged.append(path)
-
-    def _merged_text(self, turn: Turn, mine: Image, base: Image, theirs: Image) -> bytes | None:
-        if max(mine.size, base.size, theirs.size) > TEXT_LIMIT:
-            return None
-        old = self._shelf.old_bytes(turn, theirs)
-        now = self._workspace_bytes(turn.path, mine)
-        known = {mine.digest: now, theirs.digest: old}
-        wrote = known[base.digest] if base.digest in known else self._shelf.text(base.digest)
-        if old is None or now is None or wrote is None:
-            return None
-        return merged_lines(wrote, now, old) if all(map(is_text, (old, now, wrote))) else None
-
-    def _workspace_bytes(self, path: str, image: Image | None) -> bytes | None:
-        return checked_bytes(self._calls, self._open_workspace(path), image) if image is not None else None
 
     def _open_workspace(self, path: str) -> int:
         return self._calls.open_beneath(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, self._site.workspace.fd)
@@ -348,10 +371,6 @@ class _Planner:
                 self._site.workspace.directory(parent)
             except OSError:
                 self._conflicts.append(Divergence(path, f"cannot come back: {printable(parent)} is gone"))
-
-
-def _is_small_file(image: Image | None) -> bool:
-    return image is not None and image.kind == "file" and image.size <= TEXT_LIMIT
 
 
 def _stamp_like(expected: Seen, found: os.stat_result) -> Stamp:
