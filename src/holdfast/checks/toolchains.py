@@ -23,7 +23,7 @@ def toolchains(home: str) -> Toolchains:
     places = {
         ".rustup": ("RUSTUP_HOME", "{}"),
         ".cargo/bin": ("", ""),
-        ".m2/repository": ("MAVEN_ARGS", "-Dmaven.repo.local={}"),
+        ".m2/repository": ("MAVEN_OPTS", "-Dmaven.repo.local={}"),  # MAVEN_ARGS came with Maven 3.9
         "go/pkg/mod": ("GOMODCACHE", "{}"),
         ".pyenv": ("PYENV_ROOT", "{}"),
         ".nvm/versions": ("", ""),

@@ -8,6 +8,7 @@ Deliberately absent: lock files judged by age or pid; they are wrong after a cra
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -41,7 +42,7 @@ class Lock:
             raise Blocked(f"the workspace cannot be locked: {error.strerror}", hint="Nothing was changed.") from error
         try:
             self._acquire()
-            self._calls.pwrite(self._fd, _holder().ljust(120).encode("ascii") + b"\n", 0)
+            self._sign()
         except BaseException:
             # Ctrl-C while waiting too: `__exit__` is not called for what was never entered.
             self._close()
@@ -62,6 +63,14 @@ class Lock:
             # Both, whatever the first one says: a descriptor left open would keep the lock as long as we live.
             if fd >= 0:
                 self._calls.close(fd)
+
+    def _sign(self) -> None:
+        """For people who wait, and nothing else: a disk that is full keeps nobody from making room on it."""
+        try:
+            self._calls.pwrite(self._fd, _holder().ljust(120).encode("ascii") + b"\n", 0)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
 
     def _acquire(self) -> None:
         deadline = time.monotonic() + self._wait

@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING
 
 from holdfast.disk.calls import CALLS
 from holdfast.engine.durable import Database
-from holdfast.errors import Blocked, InvalidInput, Unsupported
+from holdfast.errors import Blocked, DiskFull, InvalidInput, Unsupported
+from holdfast.store.footing import footing_of
 from holdfast.store.private import READ, create_private, open_private
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
-    from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
     from sqlalchemy.exc import DBAPIError
 
 FILE = "engine.db"
@@ -41,6 +42,7 @@ _RESTARTING = "the database system is "
 _IDLE_IN_TRANSACTION_MS = 10_000
 _SQLITE_WAITS = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _POSTGRESQL_FULL = "53100"
+_SCHEMA = ("CREATE", "ALTER", "DROP")
 MENDED = "What was under way goes on at the next start, as soon as the database can be written again."
 _FORM = "postgresql://USER@HOST:PORT/NAME"
 
@@ -109,6 +111,8 @@ def _without_passwords(text: str, url: sa.URL) -> str:
 def _sqlite(path: str) -> sa.Engine:
     import sqlalchemy as sa
 
+    if not footing_of(os.path.dirname(path)).has_room:
+        raise DiskFull("there is no room for the engine's database")
     create_private(path, b"", CALLS)
     CALLS.close(open_private(path, READ, CALLS))
     url = sa.URL.create("sqlite", database=path)
@@ -121,7 +125,20 @@ def _sqlite(path: str) -> sa.Engine:
         connect_args={"check_same_thread": False},
     )
     sa.event.listen(engine, "connect", _prepared)
+    sa.event.listen(engine, "before_cursor_execute", _whole_schema)
     return engine
+
+
+def _whole_schema(connected: sa.Connection, _: DBAPICursor, statement: str, *rest: object) -> None:
+    """Tables are made all together, or not at all.
+
+    Python's driver opens a transaction before rows are written, not before tables are made: each would stand by itself,
+    and a kill in between would leave some of them, which no later start gets over.
+    """
+    raw = connected.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)
+    if statement.lstrip()[:6].upper().startswith(_SCHEMA) and not raw.in_transaction:
+        raw.execute("BEGIN IMMEDIATE")
 
 
 def _prepared(connection: DBAPIConnection, _: object) -> None:

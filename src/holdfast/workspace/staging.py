@@ -34,6 +34,10 @@ FEW = 8
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+# The journal's log, its folder, the entry in the ledger: what landed must be told too.
+_FOR_THE_RECORD = 1 << 16
+
+
 class Bytes(NamedTuple):
     """Content that is in memory. A file that comes back, or only moves, brings its modification time."""
 
@@ -148,7 +152,7 @@ class Stage:
         """Refuse early what cannot fit; a disk that fills up later is still caught when a write fails."""
         new = (c.post.size for c in change_set.changes if c.post is not None and _needs_space(c, sources))
         free = os.fstatvfs(self._directory)
-        needed = sum(new) + len(change_set.changes) * 1024
+        needed = sum(new) + len(change_set.changes) * 1024 + _FOR_THE_RECORD
         if needed > free.f_bavail * free.f_frsize:
             cause = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             raise Blocked(

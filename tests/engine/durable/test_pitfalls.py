@@ -14,13 +14,14 @@ import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from engine.durable.children import alive, child, says, until
 from holdfast.engine.durable import ENGINE_VERSION, Database, Inside, Queue
 from holdfast.engine.durable_database import connect
 from holdfast.engine.durable_dbos import desk
 from holdfast.engine.durable_running import home
-from holdfast.errors import Blocked, Locked, Tampering
+from holdfast.errors import Blocked, Interrupted, Locked, Tampering
 from holdfast.model.canonical import Json
 
 pytestmark = pytest.mark.long
@@ -51,6 +52,25 @@ class TestSqlite:
             assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 60_000}
             assert raw.isolation_level == "IMMEDIATE"
         engine.dispose()
+
+    def test_tables_are_made_all_together_or_not_at_all(self, sqlite: Database) -> None:
+        """Whoever is ended while the engine makes its tables leaves none, so that the next start makes them."""
+        engine = connect(sqlite)
+
+        def half(table: str) -> None:
+            with engine.begin() as connection:
+                connection.execute(text(f"CREATE TABLE {table} (x INTEGER)"))
+                connection.execute(text(f"ALTER TABLE {table} ADD COLUMN y INTEGER"))
+                connection.execute(text(f"INSERT INTO {table} VALUES (1, 2)"))
+                raise Interrupted("here")
+
+        with pytest.raises(Interrupted):
+            half("one")
+        with engine.connect() as connection:
+            assert connection.execute(text("SELECT count(*) FROM sqlite_master")).scalar() == 0
+        engine.dispose()
+        with home(sqlite, W, {"echo": echo}, (Queue("work"),)) as made:
+            made.start(f"{W}/1", "echo", 1, "work")
 
     def test_its_files_are_private(self, sqlite: Database) -> None:
         """The database and its companions are 0600 while an engine runs, whatever the umask."""
