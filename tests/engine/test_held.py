@@ -106,7 +106,7 @@ def test_it_is_shown_as_held_with_the_reason() -> None:
     assert rows["later"].endswith(f"held: {DEFERS}") and rows["never"].endswith(f"held: {DROPS}")
     assert "waits for Later" in rows["needs_later"] and rows["needs_never"].endswith("to do")
     assert counts_of(standing.rows())._asdict() == {
-        "tasks": 6, "completed": 0, "failed": 0, "waiting": 0, "skipped": 2, "left": 4,
+        "tasks": 6, "completed": 0, "failed": 0, "waiting": 0, "skipped": 2, "left": 4, "parts": 0,
     }  # fmt: skip
     landed = TaskRecord("u-1", "later", "COMPLETED", execution="e-1")
     assert standing._replace(records={"later": landed}).of(TASKS[1]) == landed

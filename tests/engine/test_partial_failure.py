@@ -269,7 +269,7 @@ def test_a_ledger_that_fails_after_the_commit(tmp_path: Path, call: str) -> None
 
 def test_texts_that_cannot_be_kept_do_not_undo_the_commit(tmp_path: Path) -> None:
     """A disk that fills up right after the commit costs the texts for later merges, and nothing else."""
-    calls = Refusing("open", errno.ENOSPC, lambda path, *args, **kwargs: path == "contents")
+    calls = Refusing("open", errno.ENOSPC, lambda path, *args, **kwargs: path == "contents.new")
     ground = guard(tmp_path / "workspace", _FILES, calls)
     calls.armed = True
     done = ground.apply(put("a", b"new a"))
