@@ -56,6 +56,7 @@ def test_standard_input_reaches_the_program(tmp_path: Path) -> None:
         assert site.bench.run(shell("cat"), stdin=b"words").finished.output == b"words"
 
 
+@pytest.mark.long
 def test_only_running_costs_time(tmp_path: Path) -> None:
     """Between two runs an agent's work is checked; that is not its time. What it used is used."""
     with bench_at(tmp_path, {"a.txt": b"a"}, within_ms=3_000) as site:

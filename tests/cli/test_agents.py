@@ -235,6 +235,7 @@ def test_who_fails_again_and_again_is_left_alone_until_a_person_vouches(here: An
     assert '"breaker_opened"' in log and '"vouched"' in log
 
 
+@pytest.mark.long
 def test_safe_mode_is_told_with_its_reason_and_the_way_out(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no program can be started; it ends with its reason. A person, who is always there, is no way out of it."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")

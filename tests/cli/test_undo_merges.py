@@ -92,6 +92,7 @@ def test_a_later_edit_in_the_same_place_is_a_conflict_with_its_reason(here: Any,
     assert file.read_text() == CHANGED + "21\n"
 
 
+@pytest.mark.long
 def test_two_tasks_of_a_roadmap_in_one_file(guarded: Any) -> None:
     """The first of two tasks is undone: its line goes back, the line of the second stays."""
     (guarded.directory / "f").write_text(LINES)

@@ -105,6 +105,7 @@ def test_a_log_or_head_that_was_not_written_is_noticed(omitted: Drop, arena: Are
     assert judge(begun, outcome, scenario, False) != []
 
 
+@pytest.mark.long
 def test_writing_in_place_is_noticed(arena: Arena) -> None:
     """Overwriting files instead of swapping them makes the check complain at some kill point."""
     scenario = BY_NAME["one"]

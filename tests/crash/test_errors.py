@@ -38,7 +38,7 @@ def lasting(trace: tuple[str, ...], error: int) -> list[Fault]:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("name", ["few", "types-undo"])
+@pytest.mark.parametrize("name", ["few", pytest.param("types-undo", marks=pytest.mark.long)])
 def test_an_error_at_every_change_of_the_disk(name: str, arena: Arena, errors_injected: Counted) -> None:
     """An error after the effect of any call that changes the disk: the old tree or the new one, told truthfully."""
     trace = trace_of(arena, BY_NAME[name])

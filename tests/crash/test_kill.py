@@ -35,8 +35,8 @@ from holdfast.testing import ALL, CHANGES, FaultyCalls, Kill, KillAt
 Counted = Callable[[int], None]
 NAMES = [scenario.name for scenario in SCENARIOS]
 # Each action, few and many, forwards and backwards. Those that take longest are in `make test-long`.
-OFTEN = ["one", "few", "folders", "types", "modes", "many"]
-SELDOM = ["few-unhealthy", "types-undo", "few-redo", "few-merge", "many-restore"]
+OFTEN = ["one", "few", "folders", "modes", "many"]
+SELDOM = ["types", "few-unhealthy", "types-undo", "few-redo", "few-merge", "many-restore"]
 AT_LEAST = 500
 
 

@@ -19,7 +19,10 @@ from holdfast.testing import SYNCS, Drop, Fault, KillAt
 
 Counted = Callable[[int], None]
 SYSTEMS: tuple[FileSystem, ...] = ("ext4", "xfs", "btrfs")
-OFTEN = [("ext4", "few"), ("ext4", "many"), ("xfs", "many"), ("btrfs", "many"), ("btrfs", "one")]
+OFTEN = [
+    ("ext4", "few"), ("ext4", "many"), ("btrfs", "many"),
+    pytest.param("xfs", "many", marks=pytest.mark.long), pytest.param("btrfs", "one", marks=pytest.mark.long),
+]  # fmt: skip
 _SECTOR = frozenset({"fdatasync"})
 _BARRIERS = frozenset({"fsync", "sync_file_system"})
 BARRIER_1 = Drop(SYNCS - _SECTOR, until="prepared")

@@ -128,6 +128,7 @@ def verdicts(place: Place, every: int, *, well: bool) -> Iterator[str | None]:
         undone(place)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("well", [True, False])
 def test_killed_around_every_fact(place: Place, kill_points: Counted, well: bool, every: int) -> None:

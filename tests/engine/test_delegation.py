@@ -227,6 +227,7 @@ def test_time_is_a_limit(ground: Ground) -> None:
     assert [attempt["measured"]["limit"] for attempt in entry["attempts"]] == ["time"]
 
 
+@pytest.mark.long
 def test_the_time_is_for_all_attempts_together(ground: Ground) -> None:
     """Each attempt gets what those before it left: of nine that take a quarter of it, four at most begin."""
     error = refused(ground, ScriptedAgent(Hang(1.5), Say("no")), Given(within_ms=6_000, attempts=9))

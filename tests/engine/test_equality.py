@@ -207,6 +207,7 @@ def test_a_moved_base_is_refused_for_file_plans() -> None:
     assert set(struck) >= {"edit", "remove", "appear"}
 
 
+@pytest.mark.long
 def test_a_moved_base_is_refused_for_plans_with_commands() -> None:
     """The same where commands made the changes, on both kinds of shadow."""
     struck: list[str] = []

@@ -236,6 +236,7 @@ def test_one_undo_takes_back_all_of_it(several: Ground) -> None:
         assert git(several.path / name, "status", "--porcelain") == ""
 
 
+@pytest.mark.long
 def test_a_repository_that_cannot_be_committed_to_is_a_remark(several: Ground) -> None:
     """Somebody rebases there: it landed in both, and the commit is made when it is asked for again."""
     order = proposed(several, *BOTH)

@@ -108,6 +108,7 @@ def test_sync_makes_the_commit_that_could_not_be_made(ground: Ground) -> None:
     assert (again.changed, again.remarks, len(commits(ground.path))) == (False, (), 1)
 
 
+@pytest.mark.long
 def test_sync_says_why_a_commit_still_cannot_be_made(ground: Ground) -> None:
     """And makes it when it can be."""
     found = landed(ground, REFUSED)
@@ -144,6 +145,7 @@ def test_without_a_repository_sync_has_nothing_to_say(tmp_path: Path) -> None:
     plain.hf.close()
 
 
+@pytest.mark.long
 def test_the_commit_of_an_undo_is_made_later_too(ground: Ground) -> None:
     """It says what it takes back."""
     found = landed(ground)

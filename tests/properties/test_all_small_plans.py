@@ -144,6 +144,7 @@ def test_every_plan_of_two_operations(fast_ground: Ground) -> None:
     assert fast_ground.hf.audit().ok
 
 
+@pytest.mark.long
 def test_many_plans_of_three_operations(fast_ground: Ground) -> None:
     """So does each of a good thousand triples, spread evenly over all."""
     counts = _judge_all(fast_ground, _spread(3, landing=37, blocked=151))

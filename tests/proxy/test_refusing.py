@@ -288,6 +288,7 @@ def test_a_slow_head_loses_its_connection(provider: Provider) -> None:
         assert 0.3 < time.monotonic() - start < 3
 
 
+@pytest.mark.long
 def test_a_slow_body_is_refused(provider: Provider) -> None:
     """A body that does not come in time gets a 408, and an idle connection is closed."""
     with proxied(provider.url, timeouts=Timeouts(idle=0.3, body=0.3)) as (_, client):

@@ -366,6 +366,7 @@ class TestWhatIsLeftBehind:
             lines = [command_line(name) for name in os.listdir("/proc") if name.isdigit()]
             assert not [line for line in lines if tag.encode() in line]
 
+    @pytest.mark.long
     def test_a_daemon_between_two_programs_is_found(self, tmp_path: Path) -> None:
         """One that becomes another program again and again has no environment for moments, and is found in each."""
         again = tmp_path / "again"
@@ -378,6 +379,7 @@ class TestWhatIsLeftBehind:
         lines = [command_line(name) for name in os.listdir("/proc") if name.isdigit()]
         assert not [line for line in lines if str(again).encode() in line]
 
+    @pytest.mark.long
     @pytest.mark.parametrize("pause", ["pass", "time.sleep(0.0005)", "time.sleep(0.002)"])
     def test_one_that_forks_and_ends_again_and_again_is_caught(self, tmp_path: Path, pause: str) -> None:
         """No process of it lives long enough to be looked at twice; none lives to say that it came through."""

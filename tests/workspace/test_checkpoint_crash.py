@@ -19,6 +19,8 @@ from holdfast.testing import CHANGES, At, Fault, FaultyCalls, Kill, KillAt
 from holdfast.workspace.checkpoint import Landing, checkpoint
 from holdfast.workspace.checkpoints import Part, checkpoint_all, parts_of
 
+pytestmark = pytest.mark.long
+
 EDITS: dict[str, Thing] = {"a.txt": b"two\n", "n/n.txt": b"n\n", "src/c.py": None, "w.txt": b"x\r\n"}
 
 

@@ -64,6 +64,7 @@ def _fit(paths: list[str]) -> list[str]:
     return kept
 
 
+@pytest.mark.long
 @settings(max_examples=80)
 @given(
     tracked=st.lists(one, max_size=5).map(_fit),

@@ -18,6 +18,8 @@ from holdfast.engine.durable_running import home, worker
 from holdfast.errors import Blocked
 from holdfast.model.canonical import Json
 
+pytestmark = pytest.mark.long
+
 W = "w-test"
 # More than fits into pages that are free already.
 LONG = "x" * 300_000

@@ -303,6 +303,7 @@ def test_a_step_that_leaves_is_done_again(book: Book, database: Database) -> Non
     assert (item.value, book.lines) == ("worked", ["works", "leaves", "works"])
 
 
+@pytest.mark.long
 def test_garbage_goes_and_the_rest_stays(book: Book, database: Database) -> None:
     """Only what ended, long enough ago, under the prefix, is deleted."""
     with book.home(database) as engine:
