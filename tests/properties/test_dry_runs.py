@@ -108,7 +108,8 @@ def test_a_thousand_dry_runs_leave_nothing_behind(ground: Ground) -> None:
     kinds = [dry_run(ground, number) for number in range(ALL)]
     after = left(ground)
     assert (kinds.count("overlay"), kinds.count("copy")) == (COMMANDED // 2, COMMANDED // 2)
-    assert (after.mounts, after.processes) == ((), ())
+    # Another test's server, which this process started before, is nobody's left-over.
+    assert (after.mounts, sorted(set(after.processes) - set(before.processes))) == ((), [])
     assert sorted(after.files - before.files) == []
     assert after.descriptors <= before.descriptors  # fewer: some directories are kept open for a while
     assert (listing(ground.path), ground.hf.tree().digest) == (tree, digest)
