@@ -77,6 +77,20 @@ def test_an_agent_that_vanishes_ends_the_request_upstream() -> None:
             assert other.ask(OPENAI.path, OPENAI.body).status == 200
 
 
+@pytest.mark.parametrize("case", CASES, ids=[case.api for case in CASES])
+def test_an_agent_that_leaves_after_the_last_word_is_counted_exactly(case: Case) -> None:
+    """It has all it asked for; that the answer ends a moment later is heard by us alone, and nothing is estimated."""
+    pieces = case.pieces()
+    with providing(lambda _: streamed(*pieces, 0.1)) as provider, proxied(provider.url) as (proxy, client):
+        response, said = begin(client, case), b""
+        while not said.endswith(pieces[-1]):
+            said += response.read1(1 << 16)
+        response.close()
+        client.close()
+        settled(proxy, 1)
+        assert (proxy.usage[:3], proxy.estimated) == ((1, case.tokens.input, case.tokens.output), False)
+
+
 def test_an_agent_that_vanishes_before_the_answer_is_noticed() -> None:
     """While the provider thinks and has said nothing, the end of the agent ends the wait."""
     hold = threading.Event()

@@ -38,6 +38,7 @@ _ERROR_LIMIT = 1 << 20
 _TAPE_LIMIT = 64 << 20
 _DRAINED = 8 << 20
 _DRAINING = 5.0
+_HEARING_OUT = 0.2
 _BYTES_A_TOKEN = 3
 
 
@@ -230,12 +231,19 @@ class Exchange:
         self._tell(h11.Response(status_code=status, headers=headers))
         chunks, size = list[bytes](), 0
         keeps = self._house.tape is not None
-        while (piece := self._piece(wire)) is not None:
-            self._tell(h11.Data(data=piece))
-            counter.feed(piece)
-            size += len(piece)
-            if keeps and size <= _TAPE_LIMIT:
-                chunks.append(piece)
+        try:
+            while (piece := self._piece(wire)) is not None:
+                try:
+                    self._tell(h11.Data(data=piece))
+                finally:
+                    counter.feed(piece)
+                size += len(piece)
+                if keeps and size <= _TAPE_LIMIT:
+                    chunks.append(piece)
+        except Gone:
+            # Who has read the last word may leave before the answer ends: whether that was all of it is heard out.
+            bill.whole = wire.ends_within(_HEARING_OUT, counter.feed)
+            raise
         return Taped(status, headers, tuple(chunks)) if keeps and size <= _TAPE_LIMIT else None
 
     def _piece(self, wire: Wire) -> bytes | None:

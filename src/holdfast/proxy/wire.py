@@ -12,6 +12,7 @@ import select
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from typing import TypeAlias
 
 import h11
@@ -63,6 +64,18 @@ class Wire:
         if isinstance(event, h11.EndOfMessage):
             self._ahead = event
         return b"".join(pieces)
+
+    def ends_within(self, seconds: float, heard: Callable[[bytes], object]) -> bool:
+        """Whether the message ends in this time; what else comes of it is `heard`."""
+        end = time.monotonic() + seconds
+        try:
+            event = self.next_event(end)
+            while isinstance(event, h11.Data):
+                heard(bytes(event.data))
+                event = self.next_event(end)
+        except (OSError, h11.RemoteProtocolError):
+            return False
+        return isinstance(event, h11.EndOfMessage)
 
     def send(self, event: h11.Event) -> None:
         data = self.state.send(event)
