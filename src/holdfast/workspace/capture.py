@@ -99,7 +99,10 @@ class _Comparison:
         self._bare = {touch.path for touch in touches if touch.bare}
         # In the order of the walk, which opens each directory once.
         self._standing = {touch.path: self._look(touch.path) for touch in touches}
-        pairs = self._sorted(dict(self._pairs(touches)))
+        found = dict(self._pairs(touches))
+        for edit in edits:
+            found.pop(edit.path, None)  # it was made again in a directory that was: there, and not gone
+        pairs = self._sorted(found)
         by_products = self._by_products({**pairs, **{edit.path: edit.found for edit in edits}})
         for path in sorted(pairs.keys() - by_products.keys()):  # a directory before what is in it
             self._compare(path, pairs[path])
