@@ -28,13 +28,16 @@ def nothing_begun(here: Any) -> None:
     assert here("log", "--json").document["items"] == []
 
 
+@pytest.mark.parametrize("words", [("--yes",), ("--dry-run",)])
 @pytest.mark.parametrize("case", POLICIES)
-def test_a_configuration_that_cannot_be_understood_is_found_at_once(guarded: Any, case: str) -> None:
-    """Exit 2 with the word that is wrong; no run is begun, and none is left behind."""
+def test_a_configuration_that_cannot_be_understood_is_found_at_once(
+    guarded: Any, case: str, words: tuple[str, ...]
+) -> None:
+    """Exit 2 with the word that is wrong, also from a dry run; no run is begun, and none is left behind."""
     here = mapped(guarded, "Create a.py")
     text, word = POLICIES[case]
     (here.directory / "holdfast.toml").write_text(text)
-    refused = here("run", "--agent", "mine", "--yes")
+    refused = here("run", "--agent", "mine", *words)
     assert refused.status == 2 and word in refused.err and "Nothing was changed" in refused.err, refused
     (here.directory / "holdfast.toml").unlink()
     nothing_begun(here)

@@ -53,7 +53,7 @@ from holdfast.engine.run_following import (
 )
 from holdfast.engine.run_log import RunLog
 from holdfast.engine.run_preview import Preview, preview_of
-from holdfast.engine.run_requirements import require_startable
+from holdfast.engine.run_requirements import require_startable, require_understood
 from holdfast.engine.run_standing import Standing, find_run, standing_of, stands, task_named
 from holdfast.engine.stop_wish import StopWish
 from holdfast.engine.task_parts import require_last_first
@@ -108,6 +108,7 @@ class RoadmapRuns:
     def preview(self, roadmap: str = "", options: RunOptions = _PLAIN) -> Preview:
         """What `start` would do; nothing is written, not even that somebody asked."""
         path, read, chosen = self._chosen(roadmap, options, {})
+        require_understood(self._pipeline)
         return preview_of(path, read, chosen, lambda task: self._routed(chosen, task))
 
     def resume(self, id: str = "", crew: Crew = _ALONE, *, yes: bool | None = None, database: str = "") -> RunRecord:

@@ -27,16 +27,21 @@ LOST_WITH_IT = (
 
 def require_startable(pipeline: Pipeline, database: Database) -> None:
     """InvalidInput, Unsupported or Blocked, with the reason (Q1)."""
-    settings = pipeline.governance.settings()
-    pipeline.governance.policy(settings)
-    for pattern in settings.hidden:
-        matches(STATE_DIRECTORY, pattern)  # it is the pattern that is read here, whatever it matches
+    require_understood(pipeline)
     library()
     if database.url:
         require_no_witness(pipeline)
         require_reachable(database)
     else:
         _require_own(database)
+
+
+def require_understood(pipeline: Pipeline) -> None:
+    """What people wrote for the run: a preview needs that as well, and starts no engine."""
+    settings = pipeline.governance.settings()
+    pipeline.governance.policy(settings)
+    for pattern in settings.hidden:
+        matches(STATE_DIRECTORY, pattern)  # it is the pattern that is read here, whatever it matches
 
 
 def _require_own(database: Database) -> None:
