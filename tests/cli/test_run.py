@@ -218,7 +218,9 @@ def test_undo_of_its_execution_is_undo_of_the_task(guarded: Any) -> None:
     here = mapped(guarded, "Create a.py")
     run = here.fresh("run", "--agent", "mine", "--yes", "--json").document
     execution = run["tasks"][0]["execution"]
-    cut_off = "import sys, holdfast; holdfast.open('.').undo(sys.argv[1])"
+    cut_off = (
+        "import sys, holdfast; hf = holdfast.open('.'); hf.go_back(hf.preview_undo(sys.argv[1]), approved_by='me')"
+    )
     assert here.python(cut_off, execution).status == 0
     assert (boxes(here), states(here)) == ("x", ["COMPLETED"])
     done = here("undo", execution, "--yes")

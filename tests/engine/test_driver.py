@@ -566,7 +566,8 @@ def test_a_landing_that_was_undone_does_not_count(ground: Ground) -> None:
     sitting = Sitting(ground, ONE)
 
     def land_and_undo(engine: HandEngine, id: str) -> None:
-        ground.hf.undo(landed_for_real(sitting, "One"), approved_by="tester")
+        way = ground.hf.preview_undo(landed_for_real(sitting, "One"))
+        ground.hf.go_back(way, approved_by="tester")
         engine.end(id, packed(unlanded("test")))
 
     assert sitting.drive({"One": [worked(), land_and_undo]}).state == "FINISHED"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -48,8 +49,9 @@ class Landing(NamedTuple):
         return b"[x] One" in (self.ground / "ROADMAP.md").read_bytes()
 
     def undo(self, execution: str) -> str:
-        made = self.ground.hf.undo(execution, approved_by=ME)
-        return made.id
+        """The move alone, as it stands where somebody is killed before the tasks follow."""
+        hf = self.ground.hf
+        return hf.go_back(hf.preview_undo(execution), approved_by=ME).id
 
 
 def landed(
@@ -168,6 +170,22 @@ def test_while_a_run_goes_on_sync_only_ticks(ground: Ground) -> None:
 
 
 # ── there and back ──
+
+
+def test_undo_and_restore_from_python_are_followed_by_the_task(ground: Ground) -> None:
+    """As from the command line: files, box and record; and back again. While a run goes on, neither can be had."""
+    before = time.time_ns()
+    found = landed(ground)
+    hf = ground.hf
+    with found.runs._alone(), pytest.raises(Locked):
+        hf.undo(found.record.execution)
+    assert found.ticked and found.now.state == "COMPLETED"
+    undo = hf.undo(found.record.execution)
+    assert (found.ticked, found.now.state) == (False, "PENDING")
+    hf.undo(undo.id)
+    assert (found.ticked, found.now.state) == (True, "COMPLETED")
+    hf.restore(before)
+    assert (found.ticked, found.now.state) == (False, "PENDING")
 
 
 def test_an_undo_of_an_undo_brings_the_task_back(ground: Ground) -> None:

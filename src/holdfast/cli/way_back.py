@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from holdfast.cli.consent import require_consent
 from holdfast.cli.documents import change_document, execution_document
@@ -19,8 +17,6 @@ from holdfast.wiring import Holdfast, user
 if TYPE_CHECKING:
     from holdfast.engine.history import Return
     from holdfast.engine.run_following import Followed
-
-Following: TypeAlias = "Callable[[str], Followed]"
 
 
 def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bool, preview: bool) -> str:
@@ -38,7 +34,7 @@ def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bo
     if has_runs(hf):
         hf.runs.require_undoable(way.job.undoes, way.job.revives)  # before anybody is asked
     require_consent(screen, question, difference, yes=yes)
-    with _held(hf, way) as following:  # while the person thought, a run may have begun; from here on none can
+    with hf.taking_back(way) as following:  # while the person thought, a run may have begun; from here on none can
         with telling_failure(screen, hf):
             execution = hf.go_back(way, approved_by=user())
         screen.answer({**execution_document(*hf.show(execution.id)), **_notes(way)})
@@ -54,10 +50,6 @@ def has_runs(hf: Holdfast) -> bool:
     from holdfast.store.runs import Runs
 
     return Runs(hf.records).exist()
-
-
-def _held(hf: Holdfast, way: Return) -> AbstractContextManager[Following | None]:
-    return hf.runs.taking_back(way.job.undoes, way.job.revives) if has_runs(hf) else nullcontext()
 
 
 def follow(screen: Screen, hf: Holdfast, undo: str) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from holdfast.store.ledger import Ledger
 from holdfast.workspace.site import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from holdfast.agents.protocol import Agent, Person, Watcher
     from holdfast.engine.changes import Changes
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.engine.pipeline import Pipeline, Progress
     from holdfast.engine.roadmap_runs import RoadmapRuns
     from holdfast.engine.router import Choice
+    from holdfast.engine.run_following import Followed
     from holdfast.engine.simulator import Simulated
     from holdfast.model.approval import Approval
     from holdfast.model.decision import Decision
@@ -289,11 +291,28 @@ class Holdfast:
         self.pipeline.raise_failure()
         return self.last
 
+    def taking_back(self, way: Return) -> AbstractContextManager[Callable[[str], Followed] | None]:
+        """No run can begin meanwhile whose tasks landed what goes; what is given, if anything, has them follow."""
+        from holdfast.store.runs import Runs
+
+        if not Runs(self.records).exist():
+            return nullcontext()
+        return self.runs.taking_back(way.job.undoes, way.job.revives)
+
     def undo(self, id: str, *, approved_by: str = "") -> Execution:
-        return self.go_back(self.preview_undo(id), approved_by=approved_by or user())
+        """Take an execution back. A task that landed it is to do again, unticked and committed so."""
+        return self._taken_back(self.preview_undo(id), approved_by)
 
     def restore(self, at_ns: int, *, approved_by: str = "") -> Execution:
-        return self.go_back(self.preview_restore(at_ns), approved_by=approved_by or user())
+        """The same for everything that landed since."""
+        return self._taken_back(self.preview_restore(at_ns), approved_by)
+
+    def _taken_back(self, way: Return, approved_by: str) -> Execution:
+        with self.taking_back(way) as follow:
+            execution = self.go_back(way, approved_by=approved_by or user())
+            if follow is not None:
+                follow(execution.id)
+        return execution
 
     def recover(self, *, accept: bool = False, patience: float = 0.0) -> Unsettled | None:
         return self.pipeline.recover(accept=accept, patience=patience)
