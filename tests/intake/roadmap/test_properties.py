@@ -203,9 +203,10 @@ def test_subtasks_are_read_alike_beside_any_others(other: bytes) -> None:
     assert decorated.tasks[0].subtasks == found.tasks[0].subtasks
 
 
-def test_many_tasks_are_read_as_each_of_them_alone() -> None:
+@pytest.mark.parametrize("other", ["Über {}", "Over---{} `!` it"])
+def test_many_tasks_are_read_as_each_of_them_alone(other: str) -> None:
     """Tasks are read many at once: an id, a body and what a task waits for are those that it has in a small file."""
-    kinds = ("Add case {} to `it`", "Über {}", "Say a great deal more about case {} than fits into an id of a task",
+    kinds = ("Add case {} to `it`", other, "Say a great deal more about case {} than fits into an id of a task",
              "Two  blanks {}", "{}", "Ends {}.", "See *{}*")  # fmt: skip
     titles = [kinds[number % len(kinds)].format(number) for number in range(1_300)]
     parts = [
@@ -218,6 +219,30 @@ def test_many_tasks_are_read_as_each_of_them_alone() -> None:
         alone = parse((parts[number] + parts[number - 700]).encode()).tasks
         assert (task.id, task.title, task.body) == (alone[0].id, alone[0].title, alone[0].body)
         assert task.after == (tasks[number - 700].id,) == alone[0].after
+
+
+def test_a_file_with_odd_characters_has_its_tasks_on_the_same_lines() -> None:
+    """A task and its subtasks have their own lines, whatever else stands in the file, and whether or not it is text."""
+    part = "# Part\n\n- [ ] Add case {0}\n  More{1}.\n\n  - [ ] one\n  - [x] two\n\nAside.\n1. [ ] Count {0}\n"
+    files = {sign: "".join(part.format(number, sign) for number in range(700)) for sign in ("", "\0", "ü", "\udcff")}
+    lines = {
+        sign: [(task.line, [step.line for step in task.subtasks]) for task in parse(_bytes(words)).tasks]
+        for sign, words in files.items()
+    }
+    assert lines[""] == [row for n in range(0, 7_000, 10) for row in ((n + 3, [n + 6, n + 7]), (n + 10, []))]
+    assert lines[""] == lines["\0"] == lines["ü"] == lines["\udcff"]
+
+
+def _bytes(words: str) -> bytes:
+    return words.encode("utf-8", "surrogateescape")
+
+
+@pytest.mark.parametrize("seldom", [1, 40])
+def test_what_blocks_a_task_is_found_in_a_large_file(seldom: int) -> None:
+    """A rare word is found behind few letters of its own kind, and behind many."""
+    filler = "  The case is read from the file, and told.\n" * 400 + "  Work.\n" * seldom
+    found = parse(f"- [ ] Add the parser\n{filler}- [ ] Add the lexer\n{filler}  Blocked by Add the parser\n".encode())
+    assert [task.after for task in found.tasks] == [(), (found.tasks[0].id,)]
 
 
 @pytest.mark.parametrize(("blanks", "tasks"), [(b"", 2), (b" ", 2), (b"  ", 1), (b"\t", 1)])
@@ -269,6 +294,16 @@ def test_ids_stay_when_other_lines_come_and_go(titles: list[str], inserted: list
     wanted = [task.id for task in parse("\n".join(lines).encode()).tasks]
     found = [task.id for task in parse("\n".join(edited).encode()).tasks if "other things" not in task.title]
     assert found == wanted
+
+
+@pytest.mark.parametrize(
+    "title", ["Draw " + "-+" * 200 + " the line", "Café " + "-+" * 200 + " corner", "Kelvin \u212a"]
+)
+def test_an_id_is_the_same_beside_a_title_in_another_script(title: str) -> None:
+    """Many titles are read at once; what the others are written in changes no id."""
+    alone = parse(f"- [ ] {title}\n".encode()).tasks[0].id
+    for other in ("Plain words", "Größe", "計画"):
+        assert parse(f"- [ ] {other}\n- [ ] {title}\n".encode()).tasks[1].id == alone
 
 
 @given(st.lists(WORDS, max_size=8), st.lists(WORDS, max_size=8))

@@ -16,7 +16,7 @@ from bisect import bisect_left
 
 from holdfast.intake.roadmap.headings import describe, phase_in
 from holdfast.intake.roadmap.marks import BOXES, Mark, box_mark, unsigned
-from holdfast.intake.roadmap.outline import Apart, LineNumbers, Outline, PhaseDraft, Piece, Section, Step, measure
+from holdfast.intake.roadmap.outline import Apart, LineNumbers, Outline, PhaseDraft, Piece, Section, measure
 from holdfast.intake.roadmap.scan import (
     CODE,
     COMMENT,
@@ -25,6 +25,7 @@ from holdfast.intake.roadmap.scan import (
     HEADING,
     ITEM,
     LINE,
+    SIGNED,
     Field,
     Item,
     Text,
@@ -38,15 +39,15 @@ from holdfast.intake.roadmap.usual import Usual, usual_of
 from holdfast.intake.roadmap.words import plain
 from holdfast.model.task import Remark
 
-_SECTION_NUMBER = re.compile(r"(\d{1,6}(?:\.\d{1,6}){0,8})[.:)]?[ \t]")
+_SECTION_NUMBER = re.compile(r"(\d{1,6}+(?:\.\d{1,6}+){0,8}+)[.:)]?+[ \t]")
 # The title of a section with nothing else in it.
-_NUMBERED = re.compile(_SECTION_NUMBER.pattern + r"[^*_~\[\x80-\U0010ffff]*(?<=[A-Za-z0-9])\Z")
+_NUMBERED = re.compile(_SECTION_NUMBER.pattern + r"[^*_~\[\x80-\U0010ffff]*+(?<=[A-Za-z0-9])\Z")
 _HEADING_BOX = re.compile(r"\[(.?)\][ \t]+")
 _HEADING_TASK = re.compile(r"(?:Task|TASK|Step|STEP)[ ]?#?\d|T\d{2,6}\b")
 _LEGEND = re.compile(r"(?i)(?:\W*)(?:legend|key|status (?:icons?|legend|key)|symbols)\b")
 # How far a heading is indented: every box below it is one of its subtasks.
 _OUTSIDE = -2
-_HIDING = frozenset({FENCE, COMMENT})
+_DONE = frozenset(char for char, mark in BOXES.items() if mark.done)
 
 
 def outlined(text: Text, remarks: list[Remark]) -> Outline:
@@ -88,14 +89,16 @@ class _Writer:
         self.heading: Item | None = None
         self.heading_place = 0
         self.heading_level = 0
+        # The phase that is open, by its place, and its level; none is -1 and 0.
         self.phase = -1
+        self.phase_level = 0
         self.legend = False
 
     def read(self) -> None:
         position, length = 0, len(self.usual.rest)
         while position < length:
             position = self.read_on(position)
-        self.go_below_heading(amount := len(self.usual.starts))
+        self.go_below_heading(amount := len(self.usual.boxes))
         self.seen, self.count = amount, amount + self.more
         end = len(self.text.raw)
         self.close(end)
@@ -104,27 +107,32 @@ class _Writer:
 
     def read_on(self, position: int) -> int:
         """All lines from here to the end of the next comment or odd code; returns where to go on."""
-        rest, gaps, ahead = self.usual.rest, self.usual.gaps, self.usual.ahead
-        seen = self.seen
+        rest, gaps, starts = self.usual.rest, self.usual.gaps, self.usual.starts
+        hidden = self.outline.hidden
         for found in LINE.finditer(rest, position):
-            start = found.start()
-            while gaps[seen] <= start:
-                seen += 1
-            if self.heading is not None or self.legend:
-                self.go_below_heading(seen)
-            self.seen, self.count, self.ahead = seen, seen + self.more, ahead[seen]
-            kind = found.lastindex
-            if kind == FIELD:
-                self.add_field(*found.group(8, 9, 1))
+            start, kind, seen = found.start(), found.lastindex, self.seen
+            if gaps[seen] <= start:
+                while gaps[seen] <= start:
+                    seen += 1
+                if self.heading is not None or self.legend:
+                    self.go_below_heading(seen)
+                self.seen, self.count, self.ahead = seen, seen + self.more, starts[seen] - gaps[seen]
+            if kind == ITEM:
+                self.add_item(found)
+            elif kind == FIELD:
+                self.add_field(found[8], found[9], found[1])
             elif kind == HEADING:
                 self.add_heading(found)
             elif kind == CODE:
-                self.hide(start, found.end())
-            elif kind in _HIDING:
-                if (end := self.end_of_hidden(found)) > 0:
-                    return end
-            else:
+                # Mostly no usual line stands in it: `hide` would do the same.
+                if (end := found.end()) <= gaps[seen]:
+                    hidden.append((start + self.ahead, end + self.ahead - 1))
+                else:
+                    self.hide(start, end)
+            elif kind == SIGNED:
                 self.add_item(found)
+            elif (end := self.end_of_hidden(found)) > 0:
+                return end
         return len(rest)
 
     def go_below_heading(self, seen: int) -> None:
@@ -146,6 +154,7 @@ class _Writer:
         self.split_off()
         self.more -= seen - self.seen
         self.taken = self.seen = seen
+        self.ahead = self.usual.ahead(seen)
 
     def add_draft(self, found: re.Match[str], item: Item) -> None:
         self.split_off()
@@ -163,7 +172,7 @@ class _Writer:
         # Those that stand at the end come behind it.
         if usual.gaps[self.seen] < end:
             self.skip(bisect_left(usual.gaps, end, self.seen))
-        self.outline.hidden.append((start, end + usual.ahead[self.seen] - 1))
+        self.outline.hidden.append((start, end + self.ahead - 1))
 
     def end_of_hidden(self, found: re.Match[str]) -> int:
         """Where the code or the comment that begins here ends; 0 where it hides nothing. What never ends is told."""
@@ -189,7 +198,7 @@ class _Writer:
         self.outline.hidden.append((start, end - 1))
         if (seen := bisect_left(usual.starts, end, self.seen)) > self.seen:
             self.skip(seen)
-            return max(usual.gaps[seen - 1], end - usual.ahead[seen])
+            return max(usual.gaps[seen - 1], end - self.ahead)
         return end - self.ahead
 
     # ── what is open ──
@@ -202,14 +211,15 @@ class _Writer:
         item = self.outline.items.get(place)
         return item.indent if item is not None else 0
 
-    def is_under_a_task(self, indent: int) -> bool:
+    def is_under_a_task(self, blanks: str) -> bool:
+        """Whether what is indented by these belongs to the open draft."""
         place = self.count - 1
         if place < self.shut:
             return False
         owner = self.outline.items.get(place)
         if owner is None:
-            return indent >= 2
-        return owner.mark is not None and indent >= owner.indent + 2
+            return len(blanks) >= 2 or blanks == "\t"
+        return owner.mark is not None and width_of(blanks) >= owner.indent + 2
 
     def close(self, end: int) -> None:
         if self.count > self.shut:
@@ -226,12 +236,11 @@ class _Writer:
 
     def add_item(self, found: re.Match[str]) -> None:
         # Boxes below a task, of which there are many, take a short way: `add_marked` would do the same with them.
-        if found.lastindex == ITEM and not self.legend:
-            blanks, char, words = found.group(1, 3, 5)
-            mark = BOXES.get(char)
-            if mark is not None and self.is_under_a_task(width_of(blanks)) and words.strip():
-                self._add_step(found.start() + self.ahead, mark, words)
-                return
+        char = found[3]
+        is_step = char in BOXES and not self.legend and self.is_under_a_task(found[1])
+        if is_step and (words := found[5].strip()):
+            self.add_step(found.start() + self.ahead, words, char in _DONE)
+            return
         item = item_of(found, self.ahead)
         if item.mark is None:
             if char := unknown_mark(found):
@@ -244,14 +253,16 @@ class _Writer:
         elif not self.legend:
             self.add_marked(found, item, item.mark)
 
-    def _add_step(self, start: int, mark: Mark, words: str) -> None:
-        steps = self.outline.steps.setdefault(self.count - 1, [])
-        # Made as a tuple, as other nouns of which there are many: the constructor of a named one takes twice as long.
-        steps.append(tuple.__new__(Step, (start, mark, words)))
+    def add_step(self, start: int, words: str, done: bool) -> None:
+        steps = self.outline.steps
+        steps.owners.append(self.count - 1)
+        steps.starts.append(start)
+        steps.texts.append(words)
+        steps.done.append(done)
 
     def add_marked(self, found: re.Match[str], item: Item, mark: Mark) -> None:
-        if self.is_under_a_task(item.indent):
-            self._add_step(found.start() + self.ahead, mark, item.text)
+        if self.is_under_a_task(found[1]):
+            self.add_step(found.start() + self.ahead, item.text.strip(), mark.done)
             return
         self._drop_heading()
         self.add_draft(found, item)
@@ -259,12 +270,11 @@ class _Writer:
     def add_below_heading(self, place: int) -> None:
         """A usual line in a legend, or below a heading that may be a task: `add_item` would do the same with it."""
         self.count = place + self.more
-        if not self.legend and not self.is_under_a_task(0):
+        if not self.legend and not self.is_under_a_task(""):
             self._drop_heading()
             return
         if not self.legend:
-            mark = BOXES[self.usual.boxes[place]]
-            self._add_step(self.usual.starts[place], mark, self.usual.titles[place])
+            self.add_step(self.usual.starts[place], self.usual.titles[place], self.usual.boxes[place] in _DONE)
         self.skip(place + 1)
 
     def _drop_heading(self) -> None:
@@ -305,36 +315,40 @@ class _Writer:
     # ── fields ──
 
     def add_field(self, name: str, value: str, blanks: str) -> None:
-        outline, name, value = self.outline, name.lower(), value.strip()
         owner = self.open_indent() if self.count > self.shut else None
         if owner is not None and width_of(blanks) > owner:
-            outline.fields.setdefault(self.count - 1, []).append(Field(name, value))
+            self.outline.fields.setdefault(self.count - 1, []).append(Field(name.lower(), value.strip()))
         elif owner is None and self.heading is not None:
-            outline.fields.setdefault(self.heading_place, []).append(Field(name, value))
-        elif name.startswith("file"):
-            outline.sections[-1].files.append(value)
-            outline.described = True
+            self.outline.fields.setdefault(self.heading_place, []).append(Field(name.lower(), value.strip()))
+        elif name[0] in "Ff":
+            # Only files begin with this letter.
+            self.outline.sections[-1].files.append(value.strip())
+            self.outline.described = True
         elif self.phase >= 0:
-            outline.described = True
-            describe(outline.phases[self.phase], name, self.text.clean(plain(value)))
+            self.outline.described = True
+            describe(self.outline.phases[self.phase], name.lower(), self.text.clean(plain(value.strip())))
 
     # ── headings ──
 
     def add_heading(self, found: re.Match[str]) -> None:
-        signs, words = found.group(6, 7)
-        start, level, words = found.start() + self.ahead, len(signs) + 1, words.strip()
-        self.close(start)
+        start, level, words = found.start() + self.ahead, len(found[6]) + 1, found[7].strip()
+        if self.count > self.shut:
+            self.closed[self.count - 1] = start
+            self.shut = self.count
         if self.heading is not None:
             self.close_heading(level, start)
         # Numbered sections, of which there are many, take a short way: all below would do the same with them.
-        if level > 1 and not self.text.dirty and (numbered := _NUMBERED.match(words)) is not None:
-            self.legend = False
-            if self.phase >= 0 and level <= self.outline.phases[self.phase].level:
-                self.phase = -1
-            section = tuple.__new__(Section, (words, numbered[1], start, level, self.phase, self.count, []))
-            self.outline.sections.append(section)
-        else:
+        numbered = _NUMBERED.match(words) if level > 1 and not self.text.dirty else None
+        if numbered is None:
             self._add_other_heading(found, start, level, words)
+            return
+        self.legend = False
+        if level <= self.phase_level:
+            self.phase, self.phase_level = -1, 0
+        files: list[str] = []
+        section = (words, numbered[1], start, level, self.phase, self.count, files)
+        # Made as a tuple, as other nouns of which there are many: the constructor of a named one takes twice as long.
+        self.outline.sections.append(tuple.__new__(Section, section))
 
     def _add_other_heading(self, found: re.Match[str], start: int, level: int, words: str) -> None:
         box = _HEADING_BOX.match(words) if words[:1] == "[" else None
@@ -352,10 +366,10 @@ class _Writer:
         if worded and (found := phase_in(words)) is not None:
             title = found["rest"].strip().lstrip(":.)–—-").strip()
             outline.phases.append(PhaseDraft(found["number"] or "", self.text.clean(title or words), level, start))
-            self.phase = len(outline.phases) - 1
+            self.phase, self.phase_level = len(outline.phases) - 1, level
             words = ""
-        elif self.phase >= 0 and level <= outline.phases[self.phase].level:
-            self.phase = -1
+        elif level <= self.phase_level:
+            self.phase, self.phase_level = -1, 0
         if level == 1 and not outline.title and words:
             outline.title = self.text.clean(words)
             words = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 from holdfast.intake.roadmap.acceptance import remarks_of
@@ -12,7 +12,7 @@ from holdfast.intake.roadmap.markdown import markdown_reading
 from holdfast.intake.roadmap.reading import Reading
 from holdfast.intake.roadmap.scan import Text, text_of
 from holdfast.intake.roadmap.taskfile import is_task_file, task_reading
-from holdfast.model.task import Remark, Roadmap, Task
+from holdfast.model.task import Remark, Roadmap
 
 NAME = "ROADMAP.md"
 _Read = TypeVar("_Read")
@@ -20,15 +20,14 @@ _Read = TypeVar("_Read")
 
 def parse(data: bytes, name: str = NAME) -> Roadmap:
     """The tasks of a roadmap. Any bytes give one; what is odd about them is told in its remarks."""
-    text = text_of(data)
-    # What else a reading holds is gone before the collector looks at what is new.
-    found, commanded = _undisturbed(lambda: _without_spots(_read(text, name)))
-    unfit = tuple(remarks_of(commanded))
+    return _undisturbed(lambda: _remarked(_read(text_of(data), name)))
+
+
+def _remarked(reading: Reading) -> Roadmap:
+    """The roadmap, with what is odd about its commands."""
+    found = reading.roadmap
+    unfit = tuple(remarks_of(reading.commanded))
     return found._replace(remarks=tuple(sorted((*found.remarks, *unfit)))) if unfit else found
-
-
-def _without_spots(reading: Reading) -> tuple[Roadmap, Sequence[Task]]:
-    return reading.roadmap, reading.commanded
 
 
 def reading_of(text: Text, name: str) -> Reading:
@@ -37,7 +36,8 @@ def reading_of(text: Text, name: str) -> Reading:
 
 def _undisturbed(read: Callable[[], _Read]) -> _Read:
     """Python's garbage collector rests meanwhile: a reading is tuples of tuples without cycles, and it would walk all
-    of them again each time that their number has grown by a quarter.
+    of them again each time that their number has grown by a quarter. What only the reading needed is gone when it is on
+    again, so that it sees what is kept.
     """
     was_on = gc.isenabled()
     gc.disable()

@@ -21,6 +21,8 @@ from itertools import repeat
 from struct import pack
 from typing import NamedTuple
 
+from holdfast.intake.roadmap.words import portions
+
 MAX_ID = 48
 _DIGEST = 8
 _SLUG = MAX_ID - _DIGEST - 1
@@ -45,11 +47,16 @@ def is_id(text: str) -> bool:
     return _SAFE.match(text) is not None and ".." not in text and not text.endswith(".")
 
 
-def ids_of(titles: Sequence[str], written: Sequence[str], naming: Callable[[int], Naming]) -> list[str]:
-    """An id for each task: the one written for it, if any; `naming` is asked only where two would share one."""
+def ids_of(
+    titles: Sequence[str], written: Sequence[str], naming: Callable[[int], Naming], joined: str = ""
+) -> list[str]:
+    """An id for each task: the one written for it, if any; `naming` is asked only where two would share one.
+
+    Whoever has the titles joined by newlines saves that here.
+    """
     plain: list[str] = []
-    for start in range(0, len(titles), _AT_ONCE):
-        plain += _plain_ids(titles[start : start + _AT_ONCE])
+    for part in portions(joined) if joined and joined.isascii() else _parts(titles):
+        plain += _plain_ids(part)
     if not any(written):
         ids, folded = plain, set(plain)
     else:
@@ -58,11 +65,16 @@ def ids_of(titles: Sequence[str], written: Sequence[str], naming: Callable[[int]
     return ids if len(folded) == len(ids) else _told_apart(list(ids), plain, naming)
 
 
-def _plain_ids(titles: Sequence[str]) -> list[str]:
+def _parts(titles: Sequence[str]) -> Iterator[str]:
+    for start in range(0, len(titles), _AT_ONCE):
+        yield "\n".join(titles[start : start + _AT_ONCE])
+
+
+def _plain_ids(titles: str) -> list[str]:
     """Many at once, because most of the time goes into calls, not into characters."""
-    joined = "\n".join(titles).lower()
-    spelled = joined.encode("utf-8", "replace")
-    slugs = _slugs(spelled) if joined.isascii() else [_slug(title) for title in titles]
+    small = titles.lower()
+    spelled = small.encode("utf-8", "replace")
+    slugs = _slugs(spelled) if small.isascii() else [_slug(title) for title in titles.split("\n")]
     stems = list(map(str.strip, slugs, repeat("-")))
     if not all(stems) or max(map(len, stems)) > _SLUG:
         stems = [stem if 0 < len(stem) <= _SLUG else _cut(stem) for stem in stems]
@@ -75,10 +87,10 @@ def _plain_ids(titles: Sequence[str]) -> list[str]:
 
 def _slugs(spelled: bytes) -> list[str]:
     slugs = spelled.translate(_TABLE).decode()
+    while "---" in slugs:
+        slugs = slugs.replace("---", "-")
     # Two thirds of the time that `replace` takes.
-    while len(parts := slugs.split("--")) > 1:
-        slugs = "-".join(parts)
-    return slugs.split("\n")
+    return "-".join(slugs.split("--")).split("\n")
 
 
 def _cut(stem: str) -> str:
@@ -86,9 +98,13 @@ def _cut(stem: str) -> str:
 
 
 def _slug(title: str) -> str:
-    """In ASCII: a letter with an accent loses it, a letter of another script is left to the digest."""
-    plain = unicodedata.normalize("NFKD", title[: 4 * MAX_ID]).encode("ascii", "ignore").decode()
-    return _APART.sub("-", plain.lower())
+    """In ASCII: a letter with an accent loses it, a letter of another script is left to the digest.
+
+    A title that is ASCII gets what `_slugs` would give it: what stands beside it must not change its id (N3).
+    """
+    if not title.isascii():
+        title = unicodedata.normalize("NFKD", title[: 4 * MAX_ID]).encode("ascii", "ignore").decode()
+    return _APART.sub("-", title.lower())
 
 
 def _told_apart(ids: list[str], plain: list[str], naming: Callable[[int], Naming]) -> list[str]:

@@ -10,6 +10,7 @@ Invariants
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 
@@ -22,11 +23,12 @@ from holdfast.intake.roadmap.outline import Outline, Section
 from holdfast.intake.roadmap.reading import Reading, Spot
 from holdfast.intake.roadmap.references import circles
 from holdfast.intake.roadmap.scan import Field, Item, Text
-from holdfast.intake.roadmap.usual import MARK
+from holdfast.intake.roadmap.usual import MARK, TICKED
 from holdfast.intake.roadmap.words import Line, line_of, listed_paths, paths_in, places_that_say_more, plain
 from holdfast.model.task import Format, Held, Phase, Remark, Roadmap, Subtask, Task
 
 _WORK = re.compile(r"(?i)\b(?:tasks?|to-?dos?|to do|roadmap|plan|steps?|milestones?|backlog|next|work items?)\b")
+_AT_MARGIN = re.compile(r"\n[^ \t\n]")
 _MARGIN = re.compile(r"\n[ \t]*\n(?=[^ \t\n])")
 _COMMAND = re.compile(r"`([^`\n]{1,2000})`[ \t.]*\Z")
 # What `plain` and `unsigned` take off has one of these in it, or is no ASCII.
@@ -43,10 +45,11 @@ def markdown_reading(text: Text) -> Reading:
     texts = _texts(outline)
     joined = "\n".join(texts)
     titles, said = _titles(texts, joined, outline, text)
-    ids = _ids(outline, titles, said, remarks)
+    spoken = joined if titles is texts else "\n".join(titles)
+    ids = _ids(outline, titles, spoken, said, remarks)
     phases = _phases(outline)
     retold = range(len(titles)) if text.dirty else said.keys()
-    rows = Rows(ids, titles, _numbers(outline, said), _bodies(outline, text), retold)
+    rows = Rows(ids, titles, spoken, _numbers(outline, said), _bodies(outline, text), retold)
     after = needs_of(rows, outline, text, remarks)
     tasks = _tasks(rows, outline, text, said, after, phases)
     phases = phase_order(outline, phases, text, remarks)
@@ -166,33 +169,40 @@ def _numbers(outline: Outline, said: dict[int, Line]) -> list[str]:
 
 def _bodies(outline: Outline, text: Text) -> list[str]:
     """The texts below the tasks' own lines; what follows at the margin is cut off in the outline as well."""
-    heads, ends = outline.heads, outline.ends
-    bodies = outline.tails
-    for place in _with_blank_lines(bodies):
-        item = outline.items.get(place)
-        body = bodies[place].rstrip()
+    bodies: list[str] = []
+    for start in range(0, len(outline.tails), _AT_ONCE):
+        part = outline.tails[start : start + _AT_ONCE]
+        # Few have what is to be cut off, which is seen of many at once.
+        if _AT_MARGIN.search("".join(part)) is not None:
+            _cut_at_margin(part, start, outline)
+        if text.returns or text.dirty:
+            part = [_as_written(body, place, outline, text) for place, body in enumerate(part, start)]
+        bodies += map(str.lstrip, map(str.rstrip, part), repeat("\n"))
+    # Nobody needs them any more, and what is made next finds room where they were.
+    outline.tails = []
+    return bodies
+
+
+def _cut_at_margin(tails: list[str], first: int, outline: Outline) -> None:
+    for place, tail in enumerate(tails, first):
+        if "\n\n" not in tail and " \n" not in tail:
+            continue
+        item, body = outline.items.get(place), tail.rstrip()
         if (item is None or item.indent >= 0) and (margin := _MARGIN.search(body)) is not None:
-            bodies[place] = body[: margin.start()].rstrip()
-            ends[place] = heads[place] - 1 + len(bodies[place])
-    if text.returns or text.dirty:
-        for place in [place for place, body in enumerate(bodies) if body and not body.isspace()]:
-            raw = text.raw[heads[place] - 1 : ends[place]]
-            bodies[place] = text.clean(raw.replace("\r\n", "\n").replace("\r", "\n")).rstrip()
-    return list(map(str.lstrip, map(str.rstrip, bodies), repeat("\n")))
+            body = tails[place - first] = body[: margin.start()].rstrip()
+            outline.ends[place] = outline.head(place) - 1 + len(body)
 
 
-def _with_blank_lines(tails: Sequence[str]) -> list[int]:
-    """The places of those that may have one; many that have none are seen at once."""
-    found: list[int] = []
-    for start in range(0, len(tails), _AT_ONCE):
-        part = tails[start : start + _AT_ONCE]
-        joined = "".join(part)
-        if "\n\n" in joined or " \n" in joined:
-            found += [place for place, tail in enumerate(part, start) if "\n\n" in tail or " \n" in tail]
-    return found
+def _as_written(body: str, place: int, outline: Outline, text: Text) -> str:
+    if not body or body.isspace():
+        return body
+    raw = text.raw[outline.head(place) - 1 : outline.ends[place]]
+    return text.clean(raw.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def _ids(outline: Outline, titles: Sequence[str], said: dict[int, Line], remarks: list[Remark]) -> list[str]:
+def _ids(
+    outline: Outline, titles: Sequence[str], joined: str, said: dict[int, Line], remarks: list[Remark]
+) -> list[str]:
     written = {place: line.written for place, line in said.items() if line.written}
     if written:
         _remark_on_written(written, outline, remarks)
@@ -202,7 +212,8 @@ def _ids(outline: Outline, titles: Sequence[str], said: dict[int, Line], remarks
         phase = outline.phases[section.phase].title if section.phase >= 0 else ""
         return Naming(titles[index], phase, section.title)
 
-    return ids_of(titles, [written.get(place, "") for place in range(len(titles))] if written else (), naming)
+    given = [written.get(place, "") for place in range(len(titles))] if written else ()
+    return ids_of(titles, given, naming, joined)
 
 
 def _remark_on_written(written: dict[int, str], outline: Outline, remarks: list[Remark]) -> None:
@@ -243,13 +254,13 @@ def _tasks(
     parallel = [False] * amount
     for place, line in said.items():
         parallel[place] = line.parallel
-    done = list(map(" ".__ne__, outline.boxes))
+    done = list(map(TICKED.__contains__, outline.boxes))
     for place, item in outline.items.items():
         done[place] = item.mark is not None and item.mark.done
     blank = repeat("")
     tasks = tuple(map(tuple.__new__, repeat(Task), zip(
         rows.ids, rows.titles, rows.numbers, phase_of, title_of,
-        rows.bodies, _files(rows.titles, outline), _subtasks(outline, text), before,
+        rows.bodies, _files(rows, outline), _subtasks(outline, text), before,
         parallel, blank, blank, blank, done, outline.lines, strict=False,
     )))  # fmt: skip
     if not outline.fields:
@@ -260,7 +271,7 @@ def _tasks(
     return tuple(made)
 
 
-def _files(titles: Sequence[str], outline: Outline) -> list[tuple[str, ...]]:
+def _files(rows: Rows, outline: Outline) -> list[tuple[str, ...]]:
     """Those of the section, behind those that the title names."""
     known: dict[tuple[str, ...], tuple[str, ...]] = {}
     shared: list[tuple[str, ...]] = []
@@ -270,9 +281,8 @@ def _files(titles: Sequence[str], outline: Outline) -> list[tuple[str, ...]]:
             paths = known[values] = tuple(path for value in values for path in listed_paths(value))
         shared.append(paths)
     files = list(outline.spread(shared))
-    joined = "\n".join(titles)
-    if "/" in joined or ("." in joined and "`" in joined):
-        for place, title in enumerate(titles):
+    if "/" in rows.joined or ("." in rows.joined and "`" in rows.joined):
+        for place, title in enumerate(rows.titles):
             if "/" in title or ("." in title and "`" in title):
                 files[place] = _added(paths_in(title), files[place])
     return files
@@ -280,16 +290,27 @@ def _files(titles: Sequence[str], outline: Outline) -> list[tuple[str, ...]]:
 
 def _subtasks(outline: Outline, text: Text) -> list[tuple[Subtask, ...]]:
     found: list[tuple[Subtask, ...]] = [()] * len(outline.starts)
-    titles = iter(_plain_steps([step.text.strip() for steps in outline.steps.values() for step in steps], text))
-    for place, steps in outline.steps.items():
-        line, position = outline.lines[place], outline.starts[place]
-        made: list[Subtask] = []
-        for start, mark, _ in steps:
-            line += text.lines.count("\n", position, start)
-            position = start
-            made.append(tuple.__new__(Subtask, (next(titles), mark.done, line)))
-        found[place] = tuple(made)
+    steps = outline.steps
+    titles, lines = _plain_steps(steps.texts, text), _step_lines(outline, text)
+    made = tuple(map(tuple.__new__, repeat(Subtask), zip(titles, steps.done, lines, strict=False)))
+    first = 0
+    for place, amount in Counter(steps.owners).items():
+        found[place] = made[first : first + amount]
+        first += amount
     return found
+
+
+def _step_lines(outline: Outline, text: Text) -> list[int]:
+    """From the last one on, so that many in one task are not counted over and over."""
+    lines: list[int] = []
+    line, position = 0, -1
+    for owner, start in zip(outline.steps.owners, outline.steps.starts, strict=True):
+        if (above := outline.starts[owner]) > position:
+            line, position = outline.lines[owner], above
+        line += text.lines.count("\n", position, start)
+        position = start
+        lines.append(line)
+    return lines
 
 
 def _plain_steps(texts: Sequence[str], text: Text) -> Sequence[str]:

@@ -10,16 +10,19 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, islice, repeat
+from itertools import accumulate, chain, repeat
 from operator import sub
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from holdfast.intake.roadmap.marks import Mark
 from holdfast.intake.roadmap.scan import Field, Item
-from holdfast.intake.roadmap.usual import Usual
+from holdfast.intake.roadmap.usual import FRONT, Usual
 
 _Cell = TypeVar("_Cell", int, str)
 _Value = TypeVar("_Value")
+# So many tails stay in the memory of the processor itself while one step follows the other.
+_AT_ONCE = 500
+# All bytes but newlines and what stands between tails.
+_TEXT = bytes(n for n in range(256) if n not in b"\n\0")
 
 
 @dataclass(slots=True)
@@ -48,12 +51,15 @@ class Section(NamedTuple):
     files: list[str]
 
 
-class Step(NamedTuple):
-    """A subtask."""
+@dataclass(slots=True)
+class Steps:
+    """The subtasks of a file in columns, in its order."""
 
-    start: int
-    mark: Mark
-    text: str
+    # The places of the drafts that they belong to; each of these has a mark.
+    owners: list[int] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    done: list[bool] = field(default_factory=list)
 
 
 class Apart(NamedTuple):
@@ -78,34 +84,40 @@ class Outline:
     boxes: Sequence[str] = ()
     texts: Sequence[str] = ()
     # For each draft: what stands below its line, from the newline on; there may be blanks at its end.
+    # Empty once the bodies are made of it.
     tails: list[str] = field(default_factory=list)
-    # For each draft: where its line begins and ends, where the text below it ends, its line.
+    # By their places: where the lines of those drafts end that are not usual.
+    heads: dict[int, int] = field(default_factory=dict)
+    # For each draft: where its line begins, where the text below it ends, its line.
     starts: Sequence[int] = ()
-    heads: Sequence[int] = ()
     ends: list[int] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     # For each section: the place of its first draft, or of the next one behind it.
     firsts: list[int] = field(default_factory=list)
+    steps: Steps = field(default_factory=Steps)
     # By the place of the draft that they belong to.
-    steps: dict[int, list[Step]] = field(default_factory=dict)
     fields: dict[int, list[Field]] = field(default_factory=dict)
     hidden: list[tuple[int, int]] = field(default_factory=list)
     # Whether anything but tasks says that this is a roadmap: a goal, an effort, a list of files.
     described: bool = False
 
     def keep(self, kept: Sequence[int]) -> None:
-        """Leave out all drafts but these."""
+        """Leave out all drafts but these, among which are all that have a mark."""
         self.boxes = [self.boxes[place] for place in kept]
         self.texts = [self.texts[place] for place in kept]
         self.tails = [self.tails[place] for place in kept]
         self.starts = [self.starts[place] for place in kept]
-        self.heads = [self.heads[place] for place in kept]
         self.ends = [self.ends[place] for place in kept]
         self.lines = [self.lines[place] for place in kept]
         self.firsts = [bisect_left(kept, first) for first in self.firsts]
+        self.heads = {new: self.heads[old] for new, old in enumerate(kept) if old in self.heads}
         self.items = {new: self.items[old] for new, old in enumerate(kept) if old in self.items}
-        self.steps = {new: self.steps[old] for new, old in enumerate(kept) if old in self.steps}
+        self.steps.owners = [bisect_left(kept, owner) for owner in self.steps.owners]
         self.fields = {new: self.fields[old] for new, old in enumerate(kept) if old in self.fields}
+
+    def head(self, place: int) -> int:
+        """Where the line of a draft ends."""
+        return self.heads.get(place) or self.starts[place] + FRONT + len(self.texts[place])
 
     def section_of(self, place: int) -> Section:
         """The section in which a draft stands."""
@@ -119,28 +131,62 @@ class Outline:
 
 def measure(outline: Outline, lines: str, usual: Usual, pieces: Sequence[Piece], closed: Mapping[int, int]) -> None:
     """Columns for all drafts at once, because most of the time goes into steps of the interpreter."""
-    single = [piece for piece in pieces if isinstance(piece, Apart)]
-    outline.boxes = _column(usual.boxes, pieces, repeat(""))
-    outline.texts = _column(usual.titles, pieces, repeat(""))
-    starts = outline.starts = _column(usual.starts, pieces, (draft.start for draft in single))
-    outline.heads = _column(usual.heads, pieces, (draft.head for draft in single))
-    outline.ends = list(islice(starts, 1, None))
-    outline.ends += [len(lines) - 1] if starts else []
-    outline.tails = _tails(outline, lines, usual, pieces)
+    # Mostly every usual line is a draft, and nothing else is.
+    if pieces == [range(len(usual.boxes))]:
+        outline.boxes, outline.texts, outline.tails, starts = usual.boxes, usual.titles, usual.tails, usual.starts
+    else:
+        starts = _put_together(outline, lines, usual, pieces)
+    outline.ends = starts[1:]
+    outline.ends[-1:] = [len(lines) - 1] if outline.ends else []
+    del starts[-1]
+    outline.starts = starts
+    outline.lines = _line_numbers(starts, outline.tails, lines)
+    tails, ends = outline.tails, outline.ends
     for place, end in closed.items():
-        outline.ends[place] = end
-        outline.tails[place] = lines[outline.heads[place] : end + 1].rstrip()
-    # The newline before the first line was put there by us, and each line begins with one: so lines count from 1.
-    newlines = map(lines.count, repeat("\n"), chain((0,), starts), starts)
-    outline.lines = list(accumulate(newlines, initial=1))
-    del outline.lines[0]
+        ends[place] = end
+        tails[place] = lines[outline.head(place) : end + 1].rstrip()
     outline.firsts = [section.first for section in outline.sections]
 
 
-def _column(usual: Sequence[_Cell], pieces: Sequence[Piece], others: Iterable[_Cell]) -> Sequence[_Cell]:
+def _put_together(outline: Outline, lines: str, usual: Usual, pieces: Sequence[Piece]) -> list[int]:
+    """The columns where some drafts are no usual lines, or the reverse; returns where they begin, and the end."""
+    single = [piece for piece in pieces if isinstance(piece, Apart)]
+    outline.boxes = _column(usual.boxes, pieces, repeat(""))
+    outline.texts = _column(usual.titles, pieces, repeat(""))
+    outline.tails = _column(usual.tails, pieces, repeat(""))
+    starts = outline.starts = _column(usual.starts, pieces, (draft.start for draft in single))
+    starts.append(len(lines))
+    place = -1
+    for piece in pieces:
+        place += len(piece) if isinstance(piece, range) else 1
+        if isinstance(piece, Apart):
+            outline.heads[place] = piece.head
+        # What comes behind a piece is no usual line, or no draft.
+        outline.tails[place] = lines[outline.head(place) : starts[place + 1]]
+    return starts
+
+
+def _line_numbers(starts: Sequence[int], tails: Sequence[str], lines: str) -> list[int]:
+    """What is left of the tails is newlines, those before the drafts among them, and how many they are is their length.
+
+    The newline before the first line was put there by us, and each line begins with one: so lines count from 1.
+    """
+    if not starts:
+        return []
+    first = lines.count("\n", 0, starts[0]) + 1
+    if "\0" in lines:
+        return list(accumulate(map(lines.count, repeat("\n"), starts, starts[1:]), initial=first))
+    newlines: list[bytes] = []
+    for start in range(0, len(tails), _AT_ONCE):
+        joined = "\n\0".join(tails[start : start + _AT_ONCE]) + "\n"
+        newlines += joined.encode("utf-8", "replace").translate(None, _TEXT).split(b"\0")
+    # Behind the last one is only the end.
+    del newlines[-1]
+    return list(accumulate(map(len, newlines), initial=first))
+
+
+def _column(usual: Sequence[_Cell], pieces: Sequence[Piece], others: Iterable[_Cell]) -> list[_Cell]:
     """The cells of the drafts: those of usual lines, and between them those of the others in order."""
-    if _are_all(usual, pieces):
-        return usual
     cells: list[_Cell] = []
     other = iter(others)
     for piece in pieces:
@@ -149,18 +195,6 @@ def _column(usual: Sequence[_Cell], pieces: Sequence[Piece], others: Iterable[_C
         else:
             cells.append(next(other))
     return cells
-
-
-def _tails(outline: Outline, lines: str, usual: Usual, pieces: Sequence[Piece]) -> list[str]:
-    if _are_all(usual.tails, pieces):
-        return usual.tails
-    ends = chain(islice(outline.starts, 1, None), (len(lines),))
-    return [lines[head:end] for head, end in zip(outline.heads, ends, strict=False)]
-
-
-def _are_all(usual: Sequence[str] | Sequence[int], pieces: Sequence[Piece]) -> bool:
-    """Whether every usual line is a draft, and nothing else is."""
-    return pieces == [range(len(usual))]
 
 
 class LineNumbers:

@@ -12,16 +12,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, repeat
+from itertools import chain, compress, count, repeat
 from typing import NamedTuple
 
+from holdfast.intake.roadmap.words import portions
 from holdfast.model.task import Remark, Task
 
 # Each begins inside a word, so that upper and lower case cost nothing; `STEMS` says which a text needs a look for.
-_CLAUSE = re.compile(
-    r"""(?:epend(?:s|ing)?[ ]on\b(?:\*\*|__)?:?|epend(?:s|encies|ency)(?:\*\*|__)?:
-    |\b(?:[Aa]fter|[Rr]equires|[Pp]rerequisites?)(?:\*\*|__)?:|\b[Bb]locked[ ]by\b(?:\*\*|__)?:?)
-    (?:\*\*(?=[ ]))?[ \t]*([^\n]*)""",
+CLAUSE = re.compile(
+    r"""(?:epend(?:s|ing|)[ ]on\b(?:\*\*|__|):?+|epend(?:s|encies|ency)(?:\*\*|__|):
+    |\b(?:[Aa]fter|[Rr]equires|[Pp]rerequisites?)(?:\*\*|__|):|\b[Bb]locked[ ]by\b(?:\*\*|__|):?+)
+    (?:\*\*(?=[ ])|)[ \t]*+([^\n]*+)""",
     re.VERBOSE,
 )
 # Each with its rarest letter.
@@ -44,14 +45,10 @@ _ENDINGS = ".:;! "
 _AT_ONCE = 500
 # What `spelling` makes one blank, or none.
 _UNEVEN = ("  ", "\n ", "\t", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x1f")
+# Capital letters are small ones, and signs and blanks are none, but for newlines: many titles are translated at once.
+_SMALL = bytes(ord(chr(n).lower()) if n < 128 else n for n in range(256))
+_SIGNS = bytes(n for n in range(128) if not chr(n).isalnum() and n != 10)
 _MAX_RANGE = 1_000
-
-
-class Clause(NamedTuple):
-    """What somebody wrote behind "depends on", and where in the file."""
-
-    text: str
-    at: int
 
 
 class Places(NamedTuple):
@@ -67,10 +64,16 @@ class Names:
     """What can be named in a file, and which tasks that is. An index is made when it is first needed."""
 
     def __init__(
-        self, ids: Sequence[str], titles: Sequence[str], numbers: Sequence[str], places: Callable[[], Places]
+        self,
+        ids: Sequence[str],
+        titles: Sequence[str],
+        joined: str,
+        numbers: Sequence[str],
+        places: Callable[[], Places],
     ) -> None:
         self._all = ids
         self._spoken = titles
+        self._joined = joined
         self._counted = numbers
         self._found = places
 
@@ -87,8 +90,12 @@ class Names:
         return exact or _one(self._bare_titles.get(spelled))
 
     def titles(self, clauses: Sequence[str]) -> Sequence[str | None]:
-        """For each the one task with this title."""
-        return list(map(self._titles.get, spellings(clauses)))
+        """For each the one task with this title. Most titles are asked for by nobody, which their letters tell."""
+        places = _alike(clauses, self._joined) if self._spoken else ()
+        found: dict[str, str | None] = {}
+        for place, spelled in zip(places, spellings([self._spoken[place] for place in places]), strict=True):
+            found[spelled] = self._all[place] if spelled not in found else None
+        return list(map(found.get, spellings(clauses)))
 
     def number(self, token: str, near: str = "") -> Sequence[str]:
         """The tasks of this number; of several, the one in the phase with the number `near`."""
@@ -114,7 +121,7 @@ class Names:
         """Titles without the "(depends on …)" that stands in them: nobody repeats that when they name the task."""
         found: dict[str, list[str]] = {}
         for title, id in zip(self._spoken, self._all, strict=True):
-            if (clause := _CLAUSE.search(title)) is not None:
+            if (clause := CLAUSE.search(title)) is not None:
                 # One alternative begins inside its word.
                 start = clause.start() - clause[0].startswith("epend")
                 found.setdefault(spelling(title[:start].rstrip(" ([-–—,;:")), []).append(id)
@@ -159,17 +166,40 @@ def _spelled(titles: Sequence[str]) -> list[str]:
     return list(map(str.rstrip, plain.split("\n"), repeat(_ENDINGS)))
 
 
+def _alike(names: Sequence[str], titles: str) -> list[int]:
+    """The places of the titles, by newlines, that have the letters and digits of one of these names in the same order.
+
+    All that are spelled like one are among them, and how a title is spelled takes longer to see.
+    """
+    asked = set(_letters("\n".join(names)))
+    places: list[int] = []
+    first = 0
+    for portion in portions(titles):
+        letters = _letters(portion)
+        places += compress(count(first), map(asked.__contains__, letters))
+        first += len(letters)
+    return places
+
+
+def _letters(titles: str) -> list[bytes]:
+    if not titles.isascii():
+        titles = "\n".join(map(spelling, titles.split("\n")))
+    return titles.encode("utf-8", "replace").translate(_SMALL, _SIGNS).split(b"\n")
+
+
 def clauses(text: str) -> Sequence[str]:
     """What a text says must come before."""
     if not any(stem in text for stem in STEMS):
         return ()
-    return [_sentence(found[1]) for found in _CLAUSE.finditer(text)]
+    return [_sentence(found[1]) for found in CLAUSE.finditer(text)]
 
 
-def clause_at(text: str, start: int, end: int) -> tuple[str, int] | None:
-    """What is said to come before from just here on, in a text that ends there; and where it ends."""
-    found = _CLAUSE.match(text, start, end)
-    return (_sentence(found[1]), found.end()) if found is not None else None
+def sentences(texts: Sequence[str]) -> list[str]:
+    """What clauses say, of all that stands behind them. Most say one thing, which is seen of all of them at once."""
+    joined = "\n".join(texts)
+    if any(sign in joined for sign in ".)]") or max(map(len, texts), default=0) > _LONGEST_CLAUSE:
+        return list(map(_sentence, texts))
+    return list(map(str.strip, texts))
 
 
 def _sentence(text: str) -> str:

@@ -25,9 +25,9 @@ from holdfast.intake.roadmap.marks import SIGN, Mark, box_mark, sign_mark, signe
 BOM = b"\xef\xbb\xbf"
 # The words before a colon that say something about a phase, a section or a task.
 _FIELDS = (
-    "[Gg]oals?|[Oo]bjective|[Pp]urpose|[Pp]riority|[Ee]ffort|[Ee]stimated[ ](?:[Ee]ffort|[Tt]ime)|[Ee]stimate"
+    "[Ff]iles?(?:[ ](?:to|affected|changed|involved)[a-z ]{0,24})?"
+    "|[Gg]oals?|[Oo]bjective|[Pp]urpose|[Pp]riority|[Ee]ffort|[Ee]stimated[ ](?:[Ee]ffort|[Tt]ime)|[Ee]stimate"
     "|[Pp]rerequisites?|[Dd]epends[ ][Oo]n|[Dd]ependencies|[Bb]locked[ ][Bb]y"
-    "|[Ff]iles?(?:[ ](?:to|affected|changed|involved)[a-z ]{0,24})?"
     "|[Aa]ccept(?:ance)?(?:[ ][Tt]est)?|[Vv]erify|[Tt]est[ ][Cc]ommand"
 )
 _SAID = rf"({_FIELDS})(?::(?:\*\*|__)|(?:\*\*|__|)[ \t]?:)[ \t]*+([^\n]*+)"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import accumulate, islice
+from itertools import accumulate
 from operator import add
 from typing import NamedTuple
 
@@ -22,8 +22,10 @@ _USUAL = re.compile(
     r"\n[-*+][ ]\[([ xX])\][ ](?!(?:[Tt]ask|[Ss]tep)[ ]\d++(?![ ][a-z]))([A-Za-z][a-z][^\n]*+)(?<=[\x21-\x39\x3b-\x7e])"
 )
 # From the newline before the line to its title; the mark stands here in the file itself, which is one character behind.
-_FRONT = len("\n- [ ] ")
+FRONT = len("\n- [ ] ")
 MARK = len("- [")
+# What stands in the box of a line that is done.
+TICKED = frozenset("xX")
 
 
 class Usual(NamedTuple):
@@ -33,14 +35,15 @@ class Usual(NamedTuple):
     titles: Sequence[str]
     # What stands below each, up to the next one; the outline makes it over into its own.
     tails: list[str]
-    # Where each begins, with the newline before it, and ends.
-    starts: Sequence[int]
-    heads: Sequence[int]
+    # Where each begins, with the newline before it; the last is the end of the lines.
+    starts: list[int]
     rest: str
     # Where in the rest each was taken out; the last is the end of the rest.
     gaps: Sequence[int]
-    # By how much an offset in the rest is behind one in the lines, with none of them before it, with one, and so on.
-    ahead: Sequence[int]
+
+    def ahead(self, seen: int) -> int:
+        """By how much an offset in the rest is behind one in the lines, with so many of them before it."""
+        return self.starts[seen] - self.gaps[seen]
 
 
 def usual_of(lines: str) -> Usual:
@@ -49,12 +52,8 @@ def usual_of(lines: str) -> Usual:
     between, boxes, titles = parts[0::3], parts[1::3], parts[2::3]
     gaps = list(accumulate(map(len, between)))
     widths = accumulate(map(len, titles), initial=0)
-    ahead = list(map(add, widths, range(0, _FRONT * len(boxes) + 1, _FRONT)))
-    starts = list(map(add, gaps, ahead))
-    # Behind the last one is only the end.
-    del starts[-1]
-    heads = list(map(add, gaps, islice(ahead, 1, None)))
+    starts = list(map(add, map(add, gaps, widths), range(0, FRONT * len(gaps), FRONT)))
     rest = "".join(between)
     # No list is copied where that can be helped: it takes a look at each of ten thousand objects.
     del between[0]
-    return Usual(boxes, titles, between, starts, heads, rest, gaps, ahead)
+    return Usual(boxes, titles, between, starts, rest, gaps)

@@ -24,6 +24,8 @@ _FRONT = re.compile(
 # What a line can say besides its title has one of these in it, or begins or ends in a way of its own (see scan.LINE).
 _INSIDE = "[*~<{"
 _ODD = re.compile(f"[{re.escape(_INSIDE)}]")
+# So many characters stay in the memory of the processor itself while one step follows the other.
+_PORTION = 20_000
 _LABEL = re.compile(r"\[([A-Za-z][\w-]{0,15}|~?\d{1,5}[a-z]{0,4})\][ \t]*")
 _ANCHOR = re.compile(r"\{#([\w.-]{1,64})\}|<!--[ \t]{0,9}id:[ \t]{0,9}([\w.-]{1,64})[ \t]{0,9}-->")
 _LINKED = re.compile(r"\[([^\]\n]{1,300})\]\((?:[^()\n]{0,600})\)")
@@ -56,6 +58,16 @@ def places_that_say_more(joined: str) -> Iterator[int]:
         position = joined.find("\n", found.start())
         if position < 0:
             return
+
+
+def portions(joined: str) -> Iterator[str]:
+    """Lines, joined by newlines, some at a time."""
+    position = 0
+    while position <= len(joined):
+        end = joined.find("\n", position + _PORTION)
+        end = len(joined) if end < 0 else end
+        yield joined[position:end]
+        position = end + 1
 
 
 def line_of(text: str) -> Line:
