@@ -6,8 +6,8 @@ Invariants
   I1  A cache only. Missing, torn, foreign, of another version or otherwise odd: it is ignored and built anew.
   I2  It is replaced by rename, and it ends in a checksum: a torn file is noticed, so no sync is needed.
   I3  It is read only if it belongs to this user and nobody else may write it.
-  I4  It is written only when it would spare the next look more than the writing costs; until then this process has it
-      in memory, as long as the file is the one that it was read from or written to.
+  I4  It is written only when it would spare the next look more than the writing costs; this process has it in memory,
+      as long as the file is the one that it was read from or written to.
 Deliberately absent: a device number. It may change at every boot; the walk compares devices by itself.
 """
 
@@ -17,6 +17,7 @@ import os
 import stat
 import struct
 from array import array
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from blake3 import blake3
@@ -31,19 +32,28 @@ _START = len(_MAGIC) + STAMP.size
 _BLOCK = struct.Struct("<III32s")  # bytes of facts, bytes of stamps, number of children, digest
 _CHECKSUM = 32
 _CHUNK = 1 << 24
-# In entries that the next look would have to read again. To write an index of 10,000 entries takes as long as reading
-# about a hundred small files.
+# In entries that the next look would have to read again: to write so many bytes of an index takes as long as reading
+# one small file.
 _WORTH_WRITING = 64
+_LIKE_ONE_FILE = 1 << 13
 # Larger ones are read again each time: memory is worth more then.
 _MOST_REMEMBERED = 1 << 24
 _MANY_REMEMBERED = 4
 
 
+# By block, and by the place of the first name in it (see `glance`).
+Glances = Mapping[tuple[Block, int], bytes]
+
+
 class Index(NamedTuple):
-    """A root block and the packed stamp of the root directory."""
+    """A root block and the packed stamp of the root directory.
+
+    The glances are of this process alone; None as long as it has not looked yet.
+    """
 
     root: Block
     stamp: bytes
+    glances: Glances | None = None
 
 
 # Inode, size, modification and change time of the file.
@@ -64,8 +74,8 @@ _remembered: dict[str, _Remembered] = {}
 
 def load(calls: Calls, state: str) -> Index | None:
     """The index in the state directory, or None where there is none to be trusted."""
-    remembered = _remembered.get(state)
-    if remembered is not None and remembered.file == _file(calls, state):
+    remembered, file = _remembered.get(state), _file(calls, state)
+    if remembered is not None and remembered.file == file:
         return remembered.newest
     data = _own_bytes(calls, os.path.join(state, INDEX_NAME))
     if data is None or not data.startswith(_MAGIC) or len(data) < _START + _CHECKSUM:
@@ -74,23 +84,34 @@ def load(calls: Calls, state: str) -> Index | None:
     if blake3(memoryview(data)[:end]).digest() != data[end:]:
         return None
     try:
-        return Index(_last_block(data, _START, end), data[len(_MAGIC) : _START])
+        found = Index(_last_block(data, _START, end), data[len(_MAGIC) : _START])
     except Malformed:
         return None
+    _remember(state, file, found, 0)
+    return found
 
 
 def keep(calls: Calls, state: str, known: Index | None, found: Index, read: int) -> None:
     """Have the index for the next look, which `read` so many entries anew; OSError where it cannot be written (I4)."""
-    if known is not None and found.root is known.root and found.stamp == known.stamp:
-        return
     before = _remembered.pop(state, None)
-    owed = read + (before.owed if before is not None and before.newest is known else 0)
-    if known is None or owed >= _WORTH_WRITING:
+    is_newest = before is not None and before.newest is known
+    if known is not None and found.root is known.root and found.stamp == known.stamp:
+        if before is not None and is_newest:
+            _remember(state, before.file, found, before.owed)
+        return
+    owed = read + (before.owed if before is not None and is_newest else 0)
+    size = before.file[1] if before is not None else 0
+    if known is None or owed >= max(_WORTH_WRITING, size // _LIKE_ONE_FILE):
         save(calls, state, found)
         owed = 0
-    file = _file(calls, state)
+    _remember(state, _file(calls, state), found, owed)
+
+
+def _remember(state: str, file: _File | None, newest: Index, owed: int) -> None:
+    """As the one used last."""
+    _remembered.pop(state, None)
     if file is not None and file[1] <= _MOST_REMEMBERED:
-        _remembered[state] = _Remembered(file, found, owed)
+        _remembered[state] = _Remembered(file, newest, owed)
     while len(_remembered) > _MANY_REMEMBERED:
         _remembered.pop(next(iter(_remembered)), None)
 

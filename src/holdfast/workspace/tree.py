@@ -5,7 +5,7 @@ of everything below the root, except what is named `.git` at any depth and the r
 It covers no times and no inode numbers, and not the root directory itself, which no change can touch.
 
 It is a Merkle tree of directories (see `block`), kept in an index (see `index`),
-so that the next snapshot costs one `lstat` a path and reads only what changed (see `walk` and `reader`).
+so that the next snapshot costs one `lstat` a path and reads only what changed (see `walk`, `glance` and `reader`).
 
 Invariants
   N1  A snapshot with an index equals one without, whatever state the index is in.
@@ -37,9 +37,9 @@ from holdfast.workspace.block import (
     special_of,
 )
 from holdfast.workspace.collector import without_collector
+from holdfast.workspace.glance import GlancingWalk
 from holdfast.workspace.index import keep, load
 from holdfast.workspace.observe import stamp_of
-from holdfast.workspace.walk import Walk
 
 # Inside the class, `bytes` is the property.
 _Name: TypeAlias = bytes
@@ -77,12 +77,12 @@ def snapshot(root: str, state: str | None, *, calls: Calls = CALLS, workers: int
     Raises Conflict when a path keeps changing, Blocked when one cannot be read for another reason than permissions.
     """
     known = load(calls, state) if state is not None else None
-    walk = Walk(calls, workers)
+    walk = GlancingWalk(calls, workers, known.glances if known is not None else None)
     found = walk.run(root, known)
     note = ""
     if state is not None:
         try:
-            keep(calls, state, known, found, walk.read)
+            keep(calls, state, known, found._replace(glances=walk.seen), walk.read)
         except OSError as error:
             # Only speed is lost; whoever wonders why can see it.
             note = f"the index could not be saved: {error.strerror}"
