@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
+from functools import cache
 
 RESOLVE_NO_XDEV = 0x01
 RESOLVE_NO_MAGICLINKS = 0x02
@@ -29,6 +30,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+_HOW_BYTES = ctypes.sizeof(_OpenHow)
+
+
+@cache
+def _how(flags: int) -> object:
+    """Made once for each of a few: the kernel only reads it, and to make it takes as long as to open a directory."""
+    return ctypes.byref(_OpenHow(flags | os.O_CLOEXEC, 0, CONFINED))
 
 
 def _function(name: str, *argtypes: object) -> Callable[..., int] | None:
@@ -113,10 +123,10 @@ class Calls:
     @staticmethod
     def open_beneath(path: str, flags: int, root: int) -> int:
         """Open a path that cannot leave `root`: no symlink, no '..', no other file system."""
-        how = _OpenHow(flags | os.O_CLOEXEC, 0, CONFINED)
+        how = _how(flags)
         raw = path.encode("utf-8", "surrogateescape") or b"."
         while True:
-            fd = _syscall(_SYS_OPENAT2, root, raw, ctypes.byref(how), ctypes.sizeof(how))
+            fd = _syscall(_SYS_OPENAT2, root, raw, how, _HOW_BYTES)
             if fd >= 0:
                 return int(fd)
             # EAGAIN: a rename raced with the resolution; the kernel asks to try again.

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from itertools import pairwise
+from operator import add, itemgetter
+from typing import NamedTuple, TypeVar
 
 from holdfast.model.canonical import canonical_rows, quoted
 from holdfast.model.image import Image, image_text
@@ -51,16 +53,19 @@ class ChangeSet(NamedTuple):
         return (change.path for change in self.changes)
 
 
+_Item = TypeVar("_Item", Change, Observation)
+
+
 def change_set(changes: Iterable[Change], reads: Iterable[Observation] = ()) -> ChangeSet:
     """Sort, check and seal."""
-    ordered = tuple(sorted(changes, key=_path_bytes))
-    seen_reads = tuple(sorted(set(reads), key=_path_bytes))
-    for before, after in zip(ordered, ordered[1:], strict=False):
-        if before.path == after.path:
-            raise ValueError(f"two changes for one path: {before.path!r}")
-    for change in ordered:
-        if change.pre == change.post:
-            raise ValueError(f"a change that changes nothing: {change.path!r}")
+    ordered = tuple(_by_path(changes))
+    seen_reads = tuple(_by_path(set(reads)))
+    if len({change[0] for change in ordered}) != len(ordered):
+        twice = next(after[0] for before, after in pairwise(ordered) if before[0] == after[0])
+        raise ValueError(f"two changes for one path: {twice!r}")
+    for path, pre, post, _ in ordered:
+        if pre == post:
+            raise ValueError(f"a change that changes nothing: {path!r}")
     return ChangeSet(ordered, seen_reads, *_digests(ordered, seen_reads))
 
 
@@ -74,22 +79,35 @@ def differing_paths(before: ChangeSet, after: ChangeSet) -> tuple[str, ...]:
 
 def images_digest(images: Iterable[tuple[str, Image | None]]) -> str:
     """One digest over what stands at some paths: the proof that a rollback restored them."""
-    ordered = sorted(images, key=lambda row: row[0].encode("utf-8", "surrogateescape"))
+    ordered = sorted(images, key=lambda row: _path_bytes(row[0]))
     digest = _Listed("[")
-    for path, image in ordered:
-        digest.add(f"[{quoted(path)},{image_text(image)}]")
+    for start in range(0, len(ordered), _ROWS_AT_ONCE):
+        some = ordered[start : start + _ROWS_AT_ONCE]
+        digest.add(",".join([f"[{quoted(path)},{_text(image)}]" for path, image in some]))
     return digest.closed("]")
 
 
 def _digests(changes: tuple[Change, ...], reads: tuple[Observation, ...]) -> tuple[str, str]:
     """Over `[changes, reads]`, and over the same without what will be; each image is spelled once."""
     whole, base = _Listed("[["), _Listed("[[")
-    for path, pre, post, origin in changes:
-        known = f"[{quoted(path)},{image_text(pre)}"
-        base.add(known + "]")
-        whole.add(f"{known},{image_text(post)},{'null' if origin is None else quoted(origin)}]")
+    for start in range(0, len(changes), _ROWS_AT_ONCE):
+        some = changes[start : start + _ROWS_AT_ONCE]
+        known = [f"[{quoted(path)},{_text(pre)}" for path, pre, _, _ in some]
+        rest = [f",{_text(post)},{'null' if origin is None else quoted(origin)}]" for _, _, post, origin in some]
+        base.add("],".join(known) + "]")
+        whole.add(",".join(map(add, known, rest)))
     seen = canonical_rows(reads).decode("ascii")
     return whole.closed(f"],{seen}]"), base.closed(f"],{seen}]")
+
+
+def _text(image: Image | None) -> str:
+    """`image_text`, spelled out for what nearly all are: a file without attributes."""
+    if image is None:
+        return "null"
+    kind, mode, uid, gid, size, digest, target, xattrs = image
+    if kind == "file" and not target and not xattrs:
+        return f'["file",{mode},{uid},{gid},{size},{quoted(digest)},"",[]]'
+    return image_text(image)
 
 
 class _Listed:
@@ -97,25 +115,24 @@ class _Listed:
 
     def __init__(self, opening: str) -> None:
         self._sha256 = hashlib.sha256(opening.encode("ascii"))
-        self._rows: list[str] = []
         self._comma = ""
 
-    def add(self, row: str) -> None:
-        self._rows.append(row)
-        if len(self._rows) == _ROWS_AT_ONCE:
-            self._digest_rows()
+    def add(self, rows: str) -> None:
+        self._sha256.update((self._comma + rows).encode("ascii"))
+        self._comma = ","
 
     def closed(self, ending: str) -> str:
-        self._digest_rows()
         self._sha256.update(ending.encode("ascii"))
         return self._sha256.hexdigest()
 
-    def _digest_rows(self) -> None:
-        if self._rows:
-            self._sha256.update((self._comma + ",".join(self._rows)).encode("ascii"))
-            self._rows.clear()
-            self._comma = ","
+
+def _by_path(items: Iterable[_Item]) -> list[_Item]:
+    """S1. In ASCII the order of characters is the order of bytes."""
+    known = list(items)
+    if "".join([item[0] for item in known]).isascii():
+        return sorted(known, key=itemgetter(0))
+    return sorted(known, key=lambda item: _path_bytes(item[0]))
 
 
-def _path_bytes(item: Change | Observation) -> bytes:
-    return item.path.encode("utf-8", "surrogateescape")
+def _path_bytes(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")

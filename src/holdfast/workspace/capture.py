@@ -21,7 +21,8 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import NamedTuple, TypeGuard
+from itertools import islice
+from typing import NamedTuple, TypeGuard, TypeVar
 
 from holdfast.errors import Blocked, InvalidPath
 from holdfast.model.changeset import Change, ChangeSet, change_set
@@ -29,7 +30,8 @@ from holdfast.model.image import Image, Seen
 from holdfast.model.path import ancestors_of, checked_path, parent_of, printable
 from holdfast.model.simulation import ByProduct
 from holdfast.workspace.collector import without_collector
-from holdfast.workspace.edits import Edit, edits_among
+from holdfast.workspace.edits import AT_ONCE, Edits
+from holdfast.workspace.gitrules import Rulebook
 from holdfast.workspace.gitside import git_remark, is_git
 from holdfast.workspace.hidden import Roots, matches
 from holdfast.workspace.ignored import ignored_paths
@@ -37,9 +39,11 @@ from holdfast.workspace.observe import look, observe
 from holdfast.workspace.postimage import Posts
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import Source
-from holdfast.workspace.touched import Ground, Remark, Touch, doors, joined
+from holdfast.workspace.touched import Ground, Remark, Touch, doors, joined, made
 from holdfast.workspace.tree import Snapshot
 
+T = TypeVar("T")
+_ITS_DIRECTORY = "its directory is refused"
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _NOT_SHOWN = (*_NOT_THERE, errno.EXDEV)  # another file system mounted in the workspace is not part of a shadow
 
@@ -73,13 +77,15 @@ def capture(site: Site, ground: Ground, rules: Rules, base: Snapshot | None = No
     """`base` is a look at the workspace: what it has read and still stands is not read again, and A2 holds."""
     site.workspace.forget()
     with doors(ground.root) as opened:
-        return _Comparison(site, ground, rules, base).run(list(ground.touches(opened)))
+        return _Comparison(site, ground, rules, base).run(ground.touches(opened))
 
 
 class _Comparison:
     def __init__(self, site: Site, ground: Ground, rules: Rules, base: Snapshot | None) -> None:
         self._site, self._rules, self._base = site, rules, base
         self._posts = Posts(ground.root, rules.shift, rules.foreign, ground.programs_own)
+        self._ignoring = Rulebook(site.workspace, at_hand=True)
+        self._edits = Edits(site.workspace, base, self._posts, self._ignoring) if base is not None else None
         self._changes: dict[str, Change] = {}
         self._seen: dict[str, Seen] = {}
         self._sources: dict[str, Source] = {}
@@ -91,29 +97,27 @@ class _Comparison:
         # Paths of the workspace that the shadow lacks and that stay all the same.
         self._stay: set[str] = set()
 
-    def run(self, all_touches: Sequence[Touch]) -> Captured:
-        touches = [touch for touch in all_touches if not self._is_masked(touch)]
-        edits: list[Edit] = []
-        if self._base is not None:
-            edits, touches = edits_among(self._site.workspace, self._base, touches)
+    def run(self, all_touches: Iterator[Touch]) -> Captured:
+        touches: list[Touch] = []
+        masked = self._rules.masked.cover
+        while some := list(islice(all_touches, AT_ONCE)):
+            shown = [touch for touch in some if not masked(touch[0])]
+            if len(shown) < len(some):
+                self._refuse_masked(some)
+            touches += shown if self._edits is None else self._edits.others(shown)
         self._bare = {touch.path for touch in touches if touch.bare}
         # In the order of the walk, which opens each directory once.
         self._standing = {touch.path: self._look(touch.path) for touch in touches}
-        found = dict(self._pairs(touches))
-        for edit in edits:
-            found.pop(edit.path, None)  # it was made again in a directory that was: there, and not gone
-        pairs = self._sorted(found)
-        by_products = self._by_products({**pairs, **{edit.path: edit.found for edit in edits}})
+        pairs = self._sorted(dict(self._pairs(touches)))
+        by_products = self._by_products(pairs)
         for path in sorted(pairs.keys() - by_products.keys()):  # a directory before what is in it
             self._compare(path, pairs[path])
-        for edit in edits:
-            if edit.path not in by_products:
-                self._compare_edit(*edit)
+        self._take_edits()
         self._keep_what_holds_something()
         return Captured(
             change_set(self._changes.values()),
-            {path: seen for path, seen in self._seen.items() if path in self._changes},
-            {path: source for path, source in self._sources.items() if path in self._changes},
+            _still(self._seen, self._changes),
+            _still(self._sources, self._changes),
             _summed(by_products),
             tuple(self._suspicious),
             tuple(Remark(path, reason) for path, reason in sorted(self._refused.items())),
@@ -122,22 +126,22 @@ class _Comparison:
 
     # ── which paths ──
 
-    def _is_masked(self, touch: Touch) -> bool:
-        if not self._rules.masked.cover(touch.path):
-            return False
-        if touch.found is not None and self._rules.gone.cover(touch.path):
-            self._refused[touch.path] = "the plan removes this hidden path, and a program put something there"
-        return True
+    def _refuse_masked(self, touches: Sequence[Touch]) -> None:
+        for touch in touches:
+            if touch.found is not None and self._rules.masked.cover(touch.path) and self._rules.gone.cover(touch.path):
+                self._refused[touch.path] = "the plan removes this hidden path, and a program put something there"
 
     def _pairs(self, touches: Sequence[Touch]) -> Iterator[tuple[str, os.stat_result | None]]:
         """Every path to compare, with what the shadow has there. Later pairs win: what is there wins over gone."""
+        # What went the short way was made again in a directory that was: it is there, and not gone.
+        there: Set[str] = self._edits.paths if self._edits is not None else frozenset()
         replaced = {touch.path for touch in touches if _replaces(touch, self._standing[touch.path])}
         directories = {parent_of(path) for path in replaced}
         # Whatever is below a replaced path is gone with it, and need not be looked at by itself.
         inner = {path for path in directories if path in replaced or not replaced.isdisjoint(ancestors_of(path))}
         for path in replaced:
             if parent_of(path) not in inner:
-                yield from ((below, None) for below in self._workspace_below(path))
+                yield from ((below, None) for below in self._workspace_below(path) if below not in there)
         for touch in touches:
             if touch.found is not None or self._standing[touch.path] is not None:
                 yield touch.path, touch.found
@@ -208,12 +212,14 @@ class _Comparison:
         asked = [f"{path}/" if _is_directory(found or self._stands(path)) else path for path, found in pairs.items()]
         ignored = {
             path
-            for path in ignored_paths(self._site, asked)
+            for path in ignored_paths(self._site, asked, self._ignoring)
             if path not in self._rules.planned and not any(matches(path, pattern) for pattern in self._rules.keep)
         }
         if not ignored:
             return {}
         needed = {above for path in pairs.keys() - ignored if pairs[path] is not None for above in ancestors_of(path)}
+        if self._edits is not None:
+            needed.update(above for holder in self._edits.holders for above in (holder, *ancestors_of(holder)))
         ignored -= needed
         self._stay.update(path for path in ignored if pairs[path] is None)
         return {path: _size(pairs[path]) for path in ignored}
@@ -242,12 +248,17 @@ class _Comparison:
         elif before is not None or post is not None:
             self._change(path, before, post)
 
-    def _compare_edit(self, path: str, found: os.stat_result, before: Seen) -> None:
-        image = None if self._refused else self._posts.plain(path, found)
-        if image is None:
-            self._compare(path, found)
-        elif image != before.image:
-            self._change(path, before, image)
+    def _take_edits(self) -> None:
+        since_ns = self._rules.since_ns
+        for path, before, post, source in self._edits.changed if self._edits is not None else ():
+            if self._refused and parent_of(path) in self._refused:
+                self._refused[path] = _ITS_DIRECTORY
+                continue
+            image, stamp = before
+            self._changes[path] = made(Change, (path, image, post, None))
+            self._seen[path], self._sources[path] = before, source
+            if stamp.ctime_ns > since_ns:
+                self._moved.append(path)
 
     def _change(self, path: str, before: Seen | None, post: Image | None) -> None:
         self._changes[path] = Change(path, before.image if before is not None else None, post)
@@ -279,7 +290,7 @@ class _Comparison:
         """Why a change must not land; empty when nothing speaks against it."""
         old = before.image if before is not None else None
         if found is not None and parent_of(path) in self._refused:
-            return "its directory is refused"
+            return _ITS_DIRECTORY
         if before is not None and before.image.kind == "file" and before.stamp.links > 1:
             return f"the workspace has it under {before.stamp.links} names; changing it would separate them"
         if post is None or found is None:
@@ -313,6 +324,13 @@ class _Comparison:
                 elif change.post.kind != "directory":
                     del self._changes[above]
                     self._refused[above] = f"it is a directory that holds {printable(path)}, which stays"
+
+
+def _still(noted: dict[str, T], changes: Mapping[str, Change]) -> dict[str, T]:
+    """What was noted for changes that are still to be made."""
+    if noted.keys() <= changes.keys():
+        return noted
+    return {path: value for path, value in noted.items() if path in changes}
 
 
 def _replaces(touch: Touch, standing: os.stat_result | None) -> bool:

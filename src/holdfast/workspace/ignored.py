@@ -9,6 +9,8 @@ Invariants
   I4  Output that is not understood is an error, never an answer.
   I5  Git is spared its index only where none of the paths it is asked about can be tracked (`gitindex`):
       the answer is the same then, and its cost does not grow as git's does with the repository.
+  I6  Git is spared altogether where the answer is its own without any doubt: what no rule can match is not ignored,
+      and what plain rules ignore (`gitrules`) in a plain repository (`gitplain`) is, if it surely is not tracked.
 
 A leading `./` keeps git from reading a meaning into the first characters of a path.
 """
@@ -19,74 +21,78 @@ import os
 from collections.abc import Iterable, Sequence
 
 from holdfast.errors import Blocked
-from holdfast.model.path import ancestors_of, parent_of, printable
+from holdfast.model.path import parent_of, printable
 from holdfast.sandbox.process import Command, run
 from holdfast.workspace.gitindex import surely_untracked
 from holdfast.workspace.gitplace import place_of, require_plain_rules
+from holdfast.workspace.gitplain import is_plain
+from holdfast.workspace.gitrules import Rulebook, Unclear
 from holdfast.workspace.plumbing import HARMLESS, QUIET
-from holdfast.workspace.sieve import sifted
 from holdfast.workspace.site import Site
 
-_LOOK = os.O_PATH | os.O_NOFOLLOW
 _TIMEOUT_MS = 60_000
 _MOST_NAMES = 1 << 22
 
 
-def ignored_paths(site: Site, paths: Iterable[str]) -> frozenset[str]:
-    """Those of `paths` that the rules ignore; a directory is given with a slash at its end, and returned without."""
-    found: set[str] = set()
-    for repository, inner in _by_repository(site, paths).items():
-        place = os.path.join(site.path, repository) if repository else site.path
-        start = f"{repository}/" if repository else ""
-        # To start git costs more than a whole capture: it is asked only if it may matter.
-        candidates = sifted(site.workspace, repository, inner)
-        untracked = bool(candidates) and surely_untracked(site.workspace, repository, candidates)
-        answers = _asked(place, candidates, untracked=untracked) if candidates else []
-        found.update(start + path.rstrip("/") for path in answers)
-    return frozenset(found)
+def ignored_paths(site: Site, paths: Iterable[str], rules: Rulebook | None = None) -> frozenset[str]:
+    """Those of `paths` that the rules ignore; a directory is given with a slash at its end, and returned without.
+
+    `rules`: what was read of them a moment ago.
+    """
+    rules = rules or Rulebook(site.workspace)
+    directories: dict[str, dict[str, list[str]]] = {}
+    for path in paths:
+        above, _, name = path.rstrip("/").rpartition("/")
+        directories.setdefault(above, {}).setdefault(name, []).append(path)
+    # To start git costs more than a whole capture: it is asked only if it may matter.
+    candidates: dict[str, list[str]] = {}
+    for above, named in directories.items():
+        here = rules.here(above)
+        if here.repository is not None:
+            some = (path for name in here.may([*named]) for path in named[name])
+            candidates.setdefault(here.repository, []).extend(some)
+    found = (path for place, some in candidates.items() if some for path in _ignored_in(site, place, some, rules))
+    return frozenset(path.rstrip("/") for path in found)
 
 
 def tracked_paths(site: Site, paths: Sequence[str]) -> tuple[str, ...]:
     """The tracked files at or below these paths, sorted: whoever sees `.git` sees what they held when committed."""
     found: list[str] = []
-    for repository, inner in _by_repository(site, paths).items():
-        place = os.path.join(site.path, repository) if repository else site.path
-        start = f"{repository}/" if repository else ""
+    rules = Rulebook(site.workspace)
+    chosen: dict[str, list[str]] = {}
+    for path in paths:
+        repository = rules.here(parent_of(path.rstrip("/"))).repository
+        if repository is not None:
+            chosen.setdefault(repository, []).append(path[len(repository) + 1 :] if repository else path)
+    for repository, inner in chosen.items():
+        place, start = _place(site, repository)
         words = ("--literal-pathspecs", "ls-files", "-z", "--", *inner)
         found += [start + os.fsdecode(name) for name in _answers(place, words, b"", _MOST_NAMES, good=(0,))]
     return tuple(sorted(found))
 
 
-def _by_repository(site: Site, paths: Iterable[str]) -> dict[str, list[str]]:
-    """The paths by the innermost repository of the workspace that holds them; those in none are left out."""
-    known: dict[str, str | None] = {}
-    chosen: dict[str, list[str]] = {}
-    for path in paths:
-        directory = parent_of(path.rstrip("/"))
-        repository = known[directory] if directory in known else _repository(site, directory, known)
-        if repository is not None:
-            inner = path[len(repository) + 1 :] if repository else path
-            chosen.setdefault(repository, []).append(inner)
-    return chosen
+def _ignored_in(site: Site, repository: str, candidates: list[str], rules: Rulebook) -> list[str]:
+    judged = _judged(site, repository, candidates, rules)
+    place, start = _place(site, repository)
+    asked = [path[len(start) :] for path in (candidates if judged is None else judged)]
+    untracked = bool(asked) and surely_untracked(site.workspace, repository, asked)
+    if judged is not None and (untracked or not asked):
+        return judged
+    return [start + path for path in _asked(place, asked, untracked=untracked)]
 
 
-def _repository(site: Site, directory: str, known: dict[str, str | None]) -> str | None:
-    """The nearest directory at or above that has a `.git`; None for none, and for what lies behind a link."""
-    for path in ["", *ancestors_of(f"{directory}/x")] if directory else [""]:
-        if path not in known:
-            known[path] = _nearest(site, path, known.get(parent_of(path)) if path else None)
-    return known[directory]
-
-
-def _nearest(site: Site, path: str, above: str | None) -> str | None:
+def _judged(site: Site, repository: str, candidates: Sequence[str], rules: Rulebook) -> list[str] | None:
+    """What the rules alone ignore, tracked or not; None where they do not suffice (I6)."""
     try:
-        fd = site.calls.open_beneath(f"{path}/.git" if path else ".git", _LOOK, site.workspace.fd)
-    except (FileNotFoundError, NotADirectoryError):
-        return above  # no repository of its own, or new in the shadow
-    except OSError:
-        return None  # a link or a mount in the workspace: git would refuse the path too
-    site.calls.close(fd)
-    return path
+        judged = [path for path in candidates if rules.judged(path)]
+    except Unclear:
+        return None
+    return judged if is_plain(site.workspace, repository) else None
+
+
+def _place(site: Site, repository: str) -> tuple[str, str]:
+    """Where a repository is, and how the paths of the workspace begin that are in it."""
+    return (os.path.join(site.path, repository), f"{repository}/") if repository else (site.path, "")
 
 
 def _asked(place: str, paths: Sequence[str], *, untracked: bool) -> list[str]:

@@ -23,13 +23,16 @@ from collections.abc import Iterator
 
 from holdfast.disk.confined import Root
 from holdfast.errors import Blocked
-from holdfast.model.path import printable
+from holdfast.model.path import MAX_PATH_BYTES, printable
 from holdfast.workspace.shifting import ESCAPED_XATTRS, OVERLAY_XATTRS
-from holdfast.workspace.touched import Doors, Touch, is_too_long
+from holdfast.workspace.touched import Doors, Touch, is_too_long, made
 
 OPAQUE = "user.overlay.opaque"
 _OPAQUE = frozenset(f"{start}opaque" for start in OVERLAY_XATTRS)
 _FOREIGN = frozenset(f"{start}{name}" for start in OVERLAY_XATTRS for name in ("redirect", "metacopy"))
+# What the kernel notes on directories that it copied up; it says nothing about what they hold.
+_NOTES = frozenset(f"{start}{name}" for start in OVERLAY_XATTRS for name in ("origin", "impure"))
+_KIND, _DIRECTORY, _DEVICE = stat.S_IFMT(0xFFFF), stat.S_IFDIR, stat.S_IFCHR
 
 
 class Upper:
@@ -41,32 +44,43 @@ class Upper:
         self.root = root
 
     def touches(self, doors: Doors) -> Iterator[Touch]:
-        waiting = self._listed("")
+        """The files of a directory right after it, then the directories in it: each is opened once."""
+        waiting: list[Touch] = []
+        yield from self._listed("", waiting)
         while waiting:
             touch = waiting.pop()
-            found = touch.found
-            if found is None or not stat.S_ISDIR(found.st_mode) or is_too_long(touch.path):
+            path, found, _, _ = touch
+            # Four bytes a character are the most.
+            if found is None or (4 * len(path) > MAX_PATH_BYTES and is_too_long(path)):
                 yield touch
                 continue
-            yield _entered(doors.enter(touch.path, found), touch)
-            waiting += self._listed(touch.path)
+            yield _entered(doors.enter(path, found), touch)
+            yield from self._listed(path, waiting)
 
-    def _listed(self, path: str) -> list[Touch]:
-        """What is in a directory, to be taken from the end: files come first, so that each directory is opened once."""
+    def _listed(self, path: str, waiting: list[Touch]) -> list[Touch]:
+        """What is in a directory; other directories wait, to be taken from the end."""
         folder, start = self.root.directory(path), f"{path}/" if path else ""
         files, directories = [], []
-        for name in sorted(os.listdir(folder), reverse=True):
+        names = os.listdir(folder)
+        names.sort()
+        for name in names:
             about = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if stat.S_ISDIR(about.st_mode):
+            kind = about.st_mode & _KIND
+            if kind == _DIRECTORY:
                 directories.append(Touch(start + name, about))
             else:
-                files.append(Touch(start + name, None if is_whiteout(about) else about))
-        return directories + files
+                gone = kind == _DEVICE and is_whiteout(about)
+                files.append(made(Touch, (start + name, None if gone else about, False, False)))
+        directories.reverse()
+        waiting += directories
+        return files
 
 
 def _entered(fd: int, touch: Touch) -> Touch:
     """A directory with what the kernel and programs noted on it."""
     names = os.listxattr(fd)
+    if _NOTES.issuperset(names):  # nearly all
+        return Touch(touch.path, touch.found, opaque=False, bare=True)
     bare = all(name.startswith(OVERLAY_XATTRS) and not name.startswith(ESCAPED_XATTRS) for name in names)
     return touch._replace(opaque=_hides(fd, touch.path, names), bare=bare)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from blake3 import blake3
 
@@ -18,7 +19,7 @@ from holdfast.model.path import parent_of
 from holdfast.workspace.observe import content_digest, kind_of, read_xattrs
 from holdfast.workspace.shifting import OVERLAY_XATTRS, inside, is_mapped
 from holdfast.workspace.staging import Bytes, CopyOf, Source
-from holdfast.workspace.touched import READ, name_of, open_file
+from holdfast.workspace.touched import READ, made, name_of, open_file
 
 _SMALL = 1 << 18
 _KEPT = 1 << 25
@@ -32,6 +33,10 @@ _SPECIALS = {
 _POWERS = ("security.", "trusted.")
 # What the kernel notes on a file that it copied up.
 _NOTES = frozenset(f"{start}{name}" for start in OVERLAY_XATTRS for name in ("origin", "impure"))
+
+
+# The directory and the name of a file, both together, and what the shadow has there.
+Found: TypeAlias = tuple[str, str, str, os.stat_result]
 
 
 class _Unfit(Exception):
@@ -82,27 +87,46 @@ class Posts:
             image = Image(kind, mode, uid, gid, size, digest, xattrs=xattrs)
         return inside(image, self._shift) or "its owner is nobody in the workspace"
 
-    def plain(self, path: str, found: os.stat_result) -> Image | None:
-        """The image of a small file that has one name and no attributes but the overlay's; None: ask `image`."""
-        size, room = found.st_size, self._room
-        owner = self._owners.get((found.st_uid, found.st_gid)) or self._owner(found.st_uid, found.st_gid)
-        if size > _SMALL or size > room or owner is None or path in self._foreign:
-            return None
-        above, _, name = path.rpartition("/")
+    def plain(self, files: Sequence[Found]) -> list[tuple[Image, Bytes] | None]:
+        """Small files that have one name and no attributes but the overlay's, some at once; None: ask `image`."""
+        opened: list[int] = []
         try:
-            fd = os.open(name, READ, dir_fd=self._root.directory(above))
-        except PermissionError:
-            return None
-        try:
-            noted = self._notes.issuperset(os.listxattr(fd))
-            data = os.read(fd, size + 1)
+            self._open_plain(files, opened)
+            noted = [fd >= 0 and self._notes.issuperset(os.listxattr(fd)) for fd in opened]
+            pairs = zip(opened, files, strict=True)
+            read = [os.read(fd, found.st_size + 1) if fd >= 0 else b"" for fd, (_, _, _, found) in pairs]
         finally:
-            os.close(fd)
-        if not noted or len(data) != size:
-            return None
-        self._room = room - size
-        self._kept[path] = Bytes(data, found.st_mtime_ns)
-        return Image("file", found.st_mode & 0o7777, *owner, size, blake3(data).hexdigest())
+            for fd in opened:
+                if fd >= 0:
+                    os.close(fd)
+        digests = [blake3(data).hexdigest() for data in read]
+        images: list[tuple[Image, Bytes] | None] = []
+        for (_, _, _, found), is_noted, data, digest in zip(files, noted, read, digests, strict=True):
+            size = found.st_size
+            if not is_noted or len(data) != size:
+                images.append(None)
+                continue
+            uid, gid = self._owners[found.st_uid, found.st_gid]
+            image = made(Image, ("file", found.st_mode & 0o7777, uid, gid, size, digest, "", ()))
+            images.append((image, made(Bytes, (data, found.st_mtime_ns))))
+        return images
+
+    def _open_plain(self, files: Sequence[Found], opened: list[int]) -> None:
+        """Adds a descriptor for each file for which there is room; a negative one where it cannot be had so easily."""
+        owners, foreign = self._owners, self._foreign
+        at, folder = "", self._root.fd
+        for above, name, path, found in files:
+            size, owner, fd = found.st_size, (found.st_uid, found.st_gid), -1
+            known = owners.get(owner) or self._owner(*owner)
+            if size <= _SMALL and size <= self._room and known is not None and path not in foreign:
+                if above != at:
+                    at, folder = above, self._root.directory(above)
+                try:
+                    fd = os.open(name, READ, dir_fd=folder)
+                    self._room -= size
+                except PermissionError:
+                    pass  # `image` opens it for the look
+            opened.append(fd)
 
     def _owner(self, uid: int, gid: int) -> tuple[int, int] | None:
         """Whose a file is in the workspace; None for nobody."""
@@ -116,6 +140,11 @@ class Posts:
         """The cheap answer for a directory without attributes that was only passed through: all else is equal."""
         owner = self._owner(found.st_uid, found.st_gid)
         return owner is not None and image == Image("directory", stat.S_IMODE(found.st_mode), *owner)
+
+    def is_like(self, found: os.stat_result, standing: os.stat_result) -> bool:
+        """The same without an image: whether a directory has the mode and the owner of one of the workspace."""
+        owner = self._owners.get((found.st_uid, found.st_gid)) or self._owner(found.st_uid, found.st_gid)
+        return found.st_mode == standing.st_mode and owner == (standing.st_uid, standing.st_gid)
 
     def source(self, path: str) -> Source:
         """Where staging gets the bytes of a file whose image was asked for."""
