@@ -1,7 +1,8 @@
-"""The whole cycle on 10,000 files: snapshot, five edits rehearsed, durable apply.
+"""The whole cycle on 10,000 files: snapshot, shadow, five edits, capture, durable apply.
 
-Twice: once a command makes the edits, sandboxed in a shadow, and what it did is captured; once they are steps
-of the plan itself, rehearsed in memory, so no program runs, and there is neither shadow nor sandbox.
+Three ways: the parts alone, with the edits written straight into the shadow's layer, as the goal's prototype did it;
+a plan whose own steps are the edits, rehearsed in memory, so that there is neither shadow nor sandbox; and a plan that
+runs a command, sandboxed in a shadow, so that two more programs are started, in namespaces of their own.
 
     python benchmarks/cycle.py                 on a default ext4 in a loop image where root is had
     python benchmarks/cycle.py --dir PLACE     in a directory of its own there
@@ -11,7 +12,7 @@ The peer is how it is done with git: a work tree to work in, the same command th
 confines nobody, and cannot go back; `+ syncfs` makes it durable.
 
 Contestants take turns in one run, and medians are compared. Ours are calls; `whole command` includes start-up.
-Both ways are measured against the one goal, and the parts of their turns are told.
+All ways are measured against the one goal, and the parts of their turns are told.
 """
 
 from __future__ import annotations
@@ -34,10 +35,15 @@ from snapshot import SETTLED_S
 
 import holdfast
 from holdfast.disk.calls import CALLS
+from holdfast.engine.simulator import Simulated
 from holdfast.errors import SandboxUnavailable
 from holdfast.model.plan import Inline, Plan, Run, Write
+from holdfast.workspace.capture import Captured
 from holdfast.workspace.folder import keep
+from holdfast.workspace.shadow import open_shadow
+from holdfast.workspace.shifting import our_shift
 from holdfast.workspace.transaction import Transaction, new_txn
+from holdfast.workspace.tree import snapshot
 
 T = TypeVar("T")
 EDITS = 5
@@ -67,12 +73,16 @@ class Ours:
         steps = (Write(path, Inline(self._read(path) + f"{path}\n".encode())) for path in self.paths)
         return Plan(f"turn {self._turn}", tuple(steps))
 
+    def parts_alone(self) -> float:
+        """What the goal's prototype did, with every check of ours."""
+        return self._timed(lambda plan: self._landed("the shadow's", plan, self._captured), self._own_steps())
+
     def core(self) -> float:
         """Without gates, ledger and records, but with every check of ours."""
         return self._timed(lambda plan: self._landed("a command's", plan), self._plan())
 
     def core_own(self) -> float:
-        """The same without a program: what the goal's prototype did."""
+        """The same without a program."""
         return self._timed(lambda plan: self._landed("the plan's own", plan), self._own_steps())
 
     def whole(self) -> float:
@@ -95,7 +105,17 @@ class Ours:
     def _executed(self, plan: Plan) -> None:
         self._hf.execute(self._hf.simulate(plan), approved_by="bench")
 
-    def _landed(self, whose: str, plan: Plan) -> None:
+    def _captured(self, plan: Plan) -> Captured:
+        """The look at the workspace, a shadow with the edits in it, and what is captured of that."""
+        site = self._hf.site
+        base = snapshot(site.path, site.state.path)
+        with open_shadow(site, "overlay") as shadow:
+            for step in plan.steps:
+                if isinstance(step, Write) and isinstance(step.content, Inline):
+                    copied_up(shadow.view.layers[-1].upper, step.path, step.content.data)
+            return shadow.capture((), base)
+
+    def _landed(self, whose: str, plan: Plan, rehearsed: Callable[[Plan], Simulated | Captured] | None = None) -> None:
         parts = self.parts.setdefault(whose, {})
 
         def part(name: str, work: Callable[[], T]) -> T:
@@ -105,7 +125,7 @@ class Ours:
             return done
 
         site, txn = self._hf.site, new_txn()
-        simulated = part("simulate", lambda: self._hf.simulate(plan))
+        simulated = part("simulate", lambda: (rehearsed or self._hf.simulate)(plan))
         transaction = Transaction(site, txn, {"version": 1, "intent": plan.intent})
         part("prepare", lambda: transaction.prepare(simulated.change_set, simulated.seen, simulated.sources))
         part("apply", transaction.apply)
@@ -131,6 +151,19 @@ class Ours:
 
     def close(self) -> None:
         self._hf.close()
+
+
+def copied_up(upper: str, path: str, data: bytes) -> None:
+    """A file in a layer as the kernel leaves it there when a program in the sandbox has written it."""
+    owner, folder = our_shift(), upper
+    for name in path.split("/")[:-1]:
+        folder = os.path.join(folder, name)
+        os.mkdir(folder, 0o755)
+        os.chown(folder, owner, owner)
+    with open(os.path.join(upper, path), "wb") as file:
+        file.write(data)
+        os.fchmod(file.fileno(), 0o644)
+        os.fchown(file.fileno(), owner, owner)
 
 
 class Theirs:
@@ -200,6 +233,7 @@ def measure(place: str, files: int, rounds: int) -> None:
         {
             "git worktree pipeline": theirs.pipeline,
             "git worktree pipeline + syncfs": theirs.durable,
+            "the parts alone, without gates and ledger": ours.parts_alone,
             "a command's edits, without gates and ledger": ours.core,
             "a command's edits, gates and ledger included": ours.whole,
             "the plan's own edits, without gates and ledger": ours.core_own,

@@ -28,7 +28,7 @@ except ImportError as error:
     sys.exit(f"{error.name} is missing: pip install pyromark markdown-it-py")
 
 TASKS = 10_000
-ROUNDS = 9
+ROUNDS = 21
 
 
 def roadmap(tasks: int) -> str:

@@ -90,6 +90,7 @@ class Tree:
         originals = {path: self._read(path) for path in self._edited(directories)}
         for number, path in enumerate(originals):
             self._write(path, b"%d\n" % number + originals[path])
+        time.sleep(SETTLED_S)  # as before our turn: what rests begins with cold caches
         taken = clocked(lambda: run(["git", "-C", self.root, "status", "--porcelain"]))
         for path, data in originals.items():
             self._write(path, data)
