@@ -267,6 +267,7 @@ def test_json_and_yaml_agree_about_any_document(document: object) -> None:
         assert _outcome(in_json.encode()) == _outcome(in_yaml.encode()) == "refused with 2"
 
 
+@pytest.mark.long
 @given(plans, st.booleans(), st.sampled_from([None, 1]))
 def test_a_plan_written_as_json_is_read_back_equal(plan: Plan, plain: bool, indent: int | None) -> None:
     """What a tool writes as JSON is read back as the same plan, raw bytes in names and contents included."""

@@ -141,6 +141,7 @@ def test_a_set_group_directory_passes_its_group_on(tmp_path: Path) -> None:
     assert (tree["plain/sub"].mode, tree["plain/sub"].owner) == (0o755, (os.geteuid(), os.getegid()))
 
 
+@pytest.mark.long
 def test_six_hundred_nested_new_directories(tmp_path: Path) -> None:
     """Depth is bounded by the kernel's path length, not by our stack: all are made, and all are undone."""
     ground = guard(tmp_path / "workspace")

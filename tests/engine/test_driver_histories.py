@@ -230,6 +230,7 @@ class History:
 
 
 # Without shrinking: a history is read as it is, and a shorter one would take minutes to find.
+@pytest.mark.long
 @settings(
     max_examples=60, suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.reuse, Phase.generate)
 )

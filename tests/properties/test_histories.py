@@ -470,7 +470,13 @@ _settings = settings(
     print_blob=True,
 )
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(_settings, max_examples=80, stateful_step_count=30)
+TestHistories.settings = settings(_settings, max_examples=25, stateful_step_count=30)
+
+
+@pytest.mark.long
+def test_more_histories() -> None:
+    """The same, three times as often."""
+    run_state_machine_as_test(Histories, settings=settings(_settings, max_examples=80, stateful_step_count=30))
 
 
 @pytest.mark.crash_full

@@ -98,6 +98,7 @@ lines = st.one_of(st.lists(pieces, min_size=1, max_size=5).map("".join), st.samp
 rule_files = st.lists(lines, max_size=5).map("\n".join)
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(
     here=rule_files,

@@ -155,6 +155,7 @@ def _gc_and_die(path: Path, number: int, forget: bool) -> None:
     _gc(ground, forget=forget)
 
 
+@pytest.mark.long
 def test_killed_at_many_calls_of_forgetting(tmp_path: Path) -> None:
     """At whatever call gc is killed while it forgets, the next gc ends the work, and the newest can be undone."""
     template = guard(tmp_path / "template", {"a": b"0", "d/x": b"1"})

@@ -27,6 +27,7 @@ def _steps() -> st.SearchStrategy[Step]:
     )
 
 
+@pytest.mark.long
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plans=st.lists(st.lists(_steps(), min_size=1, max_size=5), min_size=1, max_size=3))
 def test_the_predicted_digest_is_the_one_after_the_change(

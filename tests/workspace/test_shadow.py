@@ -99,6 +99,7 @@ def test_an_error_in_the_block_removes_the_shadow_too(site: Site, kind: Kind) ->
     assert shadows(site) == []
 
 
+@pytest.mark.long
 def test_descriptors_and_shadows_do_not_add_up(site: Site) -> None:
     """Two hundred shadows of each kind, with layers, leave no descriptor and no file behind."""
     empty = change_set(())

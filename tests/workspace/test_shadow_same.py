@@ -67,6 +67,7 @@ def test_both_kinds_capture_the_same_and_land_what_stood(first: list[Act], secon
             assert again == [(), ()]
 
 
+@pytest.mark.long
 @settings(max_examples=15)
 @given(acts=st.lists(act, min_size=1, max_size=8), target=kinds)
 def test_a_change_set_put_into_a_shadow_stands_there(acts: list[Act], target: Literal["overlay", "copy"]) -> None:
