@@ -17,8 +17,10 @@ outcomes.Outcomes.landed = lambda *anything: os.kill(os.getpid(), signal.SIGKILL
 from holdfast.__main__ import main
 main()
 """
-UNDO = "import sys, holdfast; holdfast.open('.').undo(sys.argv[1])"
-RESTORE = "import sys, holdfast; hf = holdfast.open('.'); hf.restore(hf.show(sys.argv[1])[0].at_ns - 1)"
+# The move alone, as after a kill: what follows it for tasks is not done.
+_BACK = "import sys, holdfast; hf = holdfast.open('.'); hf.go_back({}, approved_by='me')"
+UNDO = _BACK.format("hf.preview_undo(sys.argv[1])")
+RESTORE = _BACK.format("hf.preview_restore(hf.show(sys.argv[1])[0].at_ns - 1)")
 
 
 # An undo in the middle of which somebody starts a run.
