@@ -176,6 +176,40 @@ def test_no_odd_line_is_held_back(place: Path, site: Site, name: str) -> None:
     assert ignored_paths(site, [name, "other"]) == {name}
 
 
+ACROSS = {
+    "*.o\n!a**/b.o\n": "ab.o", "*.log\n!logs/app**/keep.log\n": "logs/appkeep.log", "build**/out\n": "buildout",
+    "src/gen**/x.c\n": "src/genx.c", "tmp-**/cache/\n": "tmp-cache/", "[a/b]x\n": "ax", "*.c\n![a/b]x.c\n": "ax.c",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rules", ACROSS)
+def test_what_matches_across_its_own_slashes_is_left_to_git(place: Path, site: Site, rules: str) -> None:
+    """`a**/b` also means `ab`, and a set may hold a slash: no name in the path is like one in the rule."""
+    path = ACROSS[rules]
+    (place / ".gitignore").write_text(rules)
+    if path.endswith("/"):
+        (place / path).mkdir()
+    assert said(Rulebook(site.workspace), path) is None
+    assert ignored_paths(site, [path]) == {found.rstrip("/") for found in told_by_git(place, [path])}
+
+
+def test_many_stars_are_left_to_git(place: Path, site: Site) -> None:
+    """Each star may try every place in a name: git has a time limit, and a search in here has none."""
+    (place / ".gitignore").write_text("*a*a*a*a*a*b\n")
+    assert said(Rulebook(site.workspace), "a" * 200 + "b") is None
+
+
+def test_rules_that_stand_in_the_index_alone_count(place: Path, site: Site) -> None:
+    """As in a sparse checkout: git reads them from there, and so git is asked."""
+    (place / ".gitignore").write_text("*.o\n")
+    git(place, "add", ".gitignore")
+    assert ignored_paths(site, ["x.o", "x.c"]) == {"x.o"}
+    git(place, "update-index", "--skip-worktree", ".gitignore")
+    (place / ".gitignore").unlink()
+    assert git(place, "check-ignore", "x.o") == b"x.o\n"
+    assert ignored_paths(site, ["x.o", "x.c"]) == {"x.o"}
+
+
 def _settings(text: str) -> Callable[[Path], None]:
     def change(place: Path) -> None:
         with open(place / ".git/config", "a", encoding="utf-8") as file:

@@ -25,7 +25,6 @@ from holdfast.sandbox import home, shown
 from holdfast.sandbox.process import Command, Finished, Watch, beside
 from holdfast.sandbox.profile import Profile
 from holdfast.sandbox.stage import become_bubblewrap, works_in_a_copy_of_us
-from holdfast.sandbox.strangers import namespace_of_strangers
 from holdfast.sandbox.syscalls import system_call_filter
 from holdfast.sandbox.view import Layer, View
 from holdfast.sandbox.watch import Meter, can_watch, rlimits
@@ -93,11 +92,9 @@ def run_confined(
     try:
         if filtered.program:
             descriptors.append(_in_memory(filtered.program))
-        strangers = _strangers()
-        spec, task = _orders(command, view, profile, descriptors, strangers, ends)
+        spec, task = _orders(command, view, profile, descriptors, ends)
         descriptors.append(packed(spec, task))
-        passed = (*descriptors, *ends, *((strangers,) if strangers >= 0 else ()))
-        helpers = _helper_command(command, view, profile, spec, passed, descriptors[-1])
+        helpers = _helper_command(command, view, profile, spec, (*descriptors, *ends), descriptors[-1])
         said = _Said(reading)
         watch = _watch(view, profile, stop)
         with beside(helpers, on_output=on_output, watch=watch, ended=said.it_ended) as finish:
@@ -183,18 +180,8 @@ def _has_vsock() -> bool:
     return True
 
 
-def _strangers() -> int:
-    """Root's namespace for sandboxes, or -1."""
-    if not is_real_root():
-        return -1
-    try:
-        return namespace_of_strangers(SHIFT)
-    except OSError as error:
-        raise SandboxUnavailable(f"the sandbox was refused: {printable(error.strerror or str(error))}") from error
-
-
 def _orders(
-    command: Command, view: View, profile: Profile, descriptors: list[int], strangers: int, ends: tuple[int, ...]
+    command: Command, view: View, profile: Profile, descriptors: list[int], ends: tuple[int, ...]
 ) -> tuple[Spec, Task]:
     """What each of the two helpers is to do. `descriptors`: the report, and the filter when there is one."""
     python = shown.interpreter(view.path)
@@ -202,7 +189,7 @@ def _orders(
     readable, writable = shown.fences(mounts)
     spec = Spec(
         bwrap=bubblewrap(),
-        strangers=strangers,
+        shift=SHIFT if is_real_root() else 0,
         lonely=profile.network == "none",
         rows=mounts,
         view=view.path,

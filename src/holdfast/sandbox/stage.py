@@ -7,8 +7,8 @@ Then this is a program, `python -I -S -B stage.py ORDERS REPORT`, so it imports 
 Whatever goes wrong is one line `refused` in the report, and nothing is started.
 
     ordinary user   new user namespace, own uid mapped to itself
-    root            a user namespace with a range of unused uids (`strangers`); the workspace is shown through an
-                    id-mapped clone of its mount, so that its owners appear inside as they are, and are nobody's outside
+    root            new user namespace with a range of unused uids; the workspace is shown through an id-mapped
+                    clone of its mount, so that its owners appear inside as they are, and are nobody's outside
 
 Invariants
   S1  The real root is never mapped: sysctl files look only at the uid, and a mapped root could write them.
@@ -43,7 +43,9 @@ _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # the same on every arc
 _CLONE, _CLOEXEC, _MOVE_EMPTY_PATH = 1, os.O_CLOEXEC, 4
 _ATTR_RDONLY, _ATTR_IDMAP = 1, 0x100000
 _PR_SET_PDEATHSIG, _PR_GET_DUMPABLE, _KILL = 1, 3, 9
-_UIDS, _FIRST_TO_GO, _LINKS = 65536, 800, 40
+_UIDS = 65536
+_FIRST_TO_GO = 800
+_LINKS = 40
 _SMALL, _LARGE = 1 << 20, 200 << 20
 # The staging mount covers one of these; everything we need from there was cloned before (S3).
 _STAGES = ("/sys", "/mnt", "/srv", "/media", "/boot")
@@ -111,9 +113,9 @@ def become_bubblewrap(spec: Spec, orders: int, report: int, env: dict[str, str])
 
 def _prepared(spec: Spec) -> list[str]:
     """What to execute, when everything is mounted."""
-    bwrap, strangers, lonely, rows, view, base, layers, masked, room, head, tail = spec
+    bwrap, shift, lonely, rows, view, base, layers, masked, room, head, tail = spec
     _guard()
-    namespace = strangers if strangers >= 0 else _namespace_of_mine(os.geteuid(), os.getegid())
+    namespace = _namespace_of_strangers(shift) if shift else _namespace_of_mine(os.geteuid(), os.getegid())
     _do("a private mount namespace", _unshare(_NEWNS))
     _do("a private mount tree", _mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None))
     mounts = [Mount(*row) for row in rows]
@@ -161,20 +163,18 @@ def _namespace_of_mine(uid: int, gid: int) -> int:
     return -1
 
 
-def new_namespace_of_strangers(shift: int) -> int:
+def _namespace_of_strangers(shift: int) -> int:
     """A namespace whose root is the uid `shift`, which owns nothing on this host (S1). A descriptor of it."""
     assert shift > 0
     ready, made = os.pipe()
     wait, done = os.pipe()
     child = os.fork()
     if child == 0:
-        try:
-            status = 0 if _unshare(_NEWUSER) == 0 else ctypes.get_errno()
-            os.close(done)
-            os.write(made, bytes([status]))
-            os.read(wait, 1)  # until the other end is closed
-        finally:
-            os._exit(0)  # never back into a second copy of our caller
+        status = 0 if _unshare(_NEWUSER) == 0 else ctypes.get_errno()
+        os.close(done)
+        os.write(made, bytes([status]))
+        os.read(wait, 1)  # until the other end is closed
+        os._exit(0)
     os.close(made)
     try:
         status = (os.read(ready, 1) or b"\4")[0]  # EINTR: somebody killed it

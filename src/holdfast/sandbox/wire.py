@@ -27,7 +27,7 @@ class Spec(NamedTuple):
     """For stage.py."""
 
     bwrap: str
-    strangers: int  # a descriptor of root's namespace for sandboxes, -1 for an ordinary user
+    shift: int  # 0: an ordinary user
     lonely: bool  # a network namespace without even a loopback
     rows: tuple[Row, ...]
     view: str

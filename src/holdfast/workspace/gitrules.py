@@ -34,8 +34,15 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 _LIMIT = 1 << 20
 _MORE_RULES = re.compile(rb"excludesfile|include", re.IGNORECASE)
 _WILD = re.compile(rb"[*?\[\]\\]")
+_STARS = re.compile(rb"\*+")
 _PIECE = re.compile(rb"(\*+)|(\?)|(\[[A-Za-z0-9]+\])|([^*?\[\]\\]+)")
+# What git matches with more or fewer slashes than are written: `a**/b` also `ab`, and a set may hold one. So no name in
+# a path must be like one in the pattern.
+_UNNAMED = re.compile(rb"[^/]\*\*+/|\[[^/]*/", re.DOTALL)
+# Each may try every place in a name: more of them take longer than git is given.
+_MOST_STARS = 3
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
+_PLAIN_INDEX = b"DIRC\0\0\0\2"
 _BOM = b"\xef\xbb\xbf"
 _ANY_DIRECTORIES = b"**"
 
@@ -234,9 +241,27 @@ class Rulebook:
         place = _joined(path, ".git")
         if _MORE_RULES.search(self._read(place, "config") + self._read(place, "config.worktree")):
             raise Unclear
+        if self._may_leave_out(place):
+            raise Unclear
         texts = self._read(_joined(place, "info"), "exclude"), self._read(path, ".gitignore")
         files = tuple(_File(b"", rules) for rules in map(parsed, texts) if rules)
         return Here(path, files, Names(files), inside=False)
+
+    def _may_leave_out(self, place: str) -> bool:
+        """Whether rules may stand in the index alone, as in a sparse checkout; only its later versions can say so."""
+        calls = self._workspace.calls
+        try:
+            fd = calls.open_beneath(_joined(place, "index"), _READ, self._workspace.fd)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        try:
+            return calls.read(fd, len(_PLAIN_INDEX)) != _PLAIN_INDEX
+        except OSError:
+            return True
+        finally:
+            calls.close(fd)
 
     def _below(self, path: str, name: str, above: Here, *, has_rules: bool) -> Here:
         if above.names is None:
@@ -302,6 +327,8 @@ def _matches(rule: Rule, text: bytes, names: list[bytes]) -> bool:
 @lru_cache(maxsize=512)
 def _form(pattern: bytes, whole: bool) -> re.Pattern[bytes] | None:
     """A plain pattern as an expression; None for any other."""
+    if len(_STARS.findall(pattern)) > _MOST_STARS:
+        return None
     parts = pattern.split(b"/") if whole else [pattern]
     spelled: list[bytes] = []
     for number, part in enumerate(parts):
@@ -341,6 +368,8 @@ def _rule(line: bytes) -> Rule:
     only_directories = pattern.endswith(b"/")
     pattern = pattern.removesuffix(b"/")
     whole = b"/" in pattern
+    if _UNNAMED.search(pattern) is not None:
+        return Rule(pattern.removeprefix(b"/"), takes_back, only_directories, whole, False, b"", b"")
     fixed = [name for name in pattern.lower().split(b"/") if name.strip(b"*")]
     last = fixed[-1] if fixed else b"*" if pattern else b""
     specials = [match.end() for match in _WILD.finditer(last)]

@@ -74,7 +74,7 @@ def _plain_ids(titles: str) -> list[str]:
     """Many at once, because most of the time goes into calls, not into characters."""
     small = titles.lower()
     spelled = small.encode("utf-8", "replace")
-    slugs = _slugs(spelled) if small.isascii() else [_slug(title) for title in titles.split("\n")]
+    slugs = _slugs(spelled) if titles.isascii() else [_slug(title) for title in titles.split("\n")]
     stems = list(map(str.strip, slugs, repeat("-")))
     if not all(stems) or max(map(len, stems)) > _SLUG:
         stems = [stem if 0 < len(stem) <= _SLUG else _cut(stem) for stem in stems]
