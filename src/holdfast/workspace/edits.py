@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 import stat
-import struct
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -26,7 +25,7 @@ from typing import TypeAlias
 from holdfast.disk.confined import CACHE, Root
 from holdfast.model.image import Image, Seen, Stamp
 from holdfast.model.path import MAX_NAME_BYTES, MAX_PATH_BYTES, is_ordinary
-from holdfast.workspace.block import STAMP, Block, row_of
+from holdfast.workspace.block import Block, row_of
 from holdfast.workspace.gitrules import Rulebook
 from holdfast.workspace.postimage import Found, Posts
 from holdfast.workspace.staging import Bytes
@@ -39,7 +38,6 @@ _LONGEST = MAX_PATH_BYTES - MAX_NAME_BYTES - 1
 _FORM = stat.S_IFMT(0xFFFF) | stat.S_ISUID | stat.S_ISGID
 _PLAIN = stat.S_IFREG
 _RULES = ".gitignore"
-_ROW = STAMP.size
 # What the shadow has, and where the look has it.
 _Place: TypeAlias = "tuple[Found, _Known, int]"
 # A path, what the workspace has there, what the shadow has instead, and its bytes.
@@ -183,14 +181,11 @@ class Edits:
 def _still(standing: tuple[_Place, os.stat_result]) -> tuple[Found, Seen | None]:
     """What the look has read of a plain file with one name and without attributes, if it has that stat row still."""
     (found, known, position), about = standing
-    row, start, block = row_of(about), position * _ROW, known.block
+    row = row_of(about)
     inode, size, mtime_ns, ctime_ns, mode, _, _ = row
-    try:
-        if mode & _FORM != _PLAIN or about.st_nlink != 1 or STAMP.pack(*row) != block.stamps[start : start + _ROW]:
-            return found, None
-    except struct.error:
-        return found, None  # a time after the year 2262, for which there is no stamp
-    image = block.image(position)
+    if mode & _FORM != _PLAIN or about.st_nlink != 1:
+        return found, None
+    image = known.block.standing(position, row)
     if image is None or image.xattrs:
         return found, None
     # As `stamp_of`: one number for two that are alike.
