@@ -27,6 +27,10 @@ EVERY = sorted(MODELS)
 # aider asks its model once for a task, so it has nothing to loop in; a deep agent has no shell.
 LOOPING = sorted(set(MODELS) - {"aider"})
 MEMORY = 1_500_000_000
+# Tokens for a few rounds of a loop. The proxy reckons with what stands in a question, tools and all, before it is let
+# through, and the questions of these programs are long: 16,000 to 28,000 tokens by that reckoning. gemini notices a
+# loop by itself after a handful of rounds, so it can pay for two or three.
+AFFORDABLE = {"claude": 60_000, "gemini": 30_000, "qwen": 60_000}
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -99,13 +103,12 @@ def test_a_loop_ends_within_one_request_of_its_tokens(
         if happening.kind == "spent":
             totals.append(happening.usage.input_tokens + happening.usage.output_tokens)
 
-    # Its first question alone has to be affordable, and the proxy reckons with what stands in it, tools and all.
-    budget = 60_000 if name == "qwen" else 20_000
+    budget = AFFORDABLE.get(name, 20_000)
     with hired(name, tmp_path, looping(name), monkeypatch, f"tokens = {budget}") as house:
         with pytest.raises(LimitReached):
             house.simulate(watch)
         assert (house.measured["ending"], house.measured["limit"]) == ("limit", "budget")
-        assert totals and all(total < budget for total in totals[:-1])
+        assert len(totals) > 1 and all(total < budget for total in totals[:-1])
         if not house.require_counted_as_sold():
             assert house.model.usage.input_tokens + house.model.usage.output_tokens == totals[-1]
         assert inside() == []
