@@ -46,6 +46,20 @@ def test_the_digests_are_those_of_the_canonical_form(made: list[Change], reads: 
     assert sealed.base == digest_of([[change[:2] for change in ordered], seen])
 
 
+odd = st.text(st.sampled_from('ab/"\\\x7f\n\0ü\udcff'), max_size=2).map("a".__add__)
+files = st.tuples(st.integers(0, 9), odd).map(lambda pair: Image("file", 0o644, 0, 0, *pair))
+
+
+@given(st.dictionaries(odd, st.tuples(files, files).filter(lambda pair: pair[0] != pair[1]), max_size=4))
+def test_edits_of_plain_files_are_spelled_as_all_else(edits: dict[str, tuple[Image, Image]]) -> None:
+    """Of plain edits, whatever characters are in their paths and digests, the digests are over the canonical form."""
+    made = [Change(path, *pair) for path, pair in edits.items()]
+    sealed = change_set(made)
+    ordered = sorted(made, key=lambda change: path_bytes(change.path))
+    assert sealed.digest == digest_of([ordered, []])
+    assert sealed.base == digest_of([[change[:2] for change in ordered], []])
+
+
 @given(st.dictionaries(names, st.one_of(st.none(), images), max_size=8))
 def test_what_stands_at_some_paths_has_one_digest(standing: dict[str, Image | None]) -> None:
     """It is over the canonical form too, in the order of path bytes."""

@@ -9,7 +9,7 @@ Invariants
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import add, itemgetter
 from typing import NamedTuple, TypeVar
@@ -18,6 +18,8 @@ from holdfast.model.canonical import canonical_rows, quoted
 from holdfast.model.image import Image, image_text
 
 _ROWS_AT_ONCE = 512
+# What stands in a canonical text as it is.
+_UNESCAPED = bytes(n for n in range(32, 127) if chr(n) not in '"\\')
 
 
 class Change(NamedTuple):
@@ -92,12 +94,38 @@ def _digests(changes: tuple[Change, ...], reads: tuple[Observation, ...]) -> tup
     whole, base = _Listed("[["), _Listed("[[")
     for start in range(0, len(changes), _ROWS_AT_ONCE):
         some = changes[start : start + _ROWS_AT_ONCE]
-        known = [f"[{quoted(path)},{_text(pre)}" for path, pre, _, _ in some]
-        rest = [f",{_text(post)},{'null' if origin is None else quoted(origin)}]" for _, _, post, origin in some]
+        known, rest = _edit_texts(some) or _texts(some)
         base.add("],".join(known) + "]")
         whole.add(",".join(map(add, known, rest)))
     seen = canonical_rows(reads).decode("ascii")
     return whole.closed(f"],{seen}]"), base.closed(f"],{seen}]")
+
+
+def _texts(changes: Sequence[Change]) -> tuple[list[str], list[str]]:
+    """The rows of changes without their ends, and the ends."""
+    known = [f"[{quoted(path)},{_text(pre)}" for path, pre, _, _ in changes]
+    ends = [f",{_text(post)},{'null' if origin is None else quoted(origin)}]" for _, _, post, origin in changes]
+    return known, ends
+
+
+def _edit_texts(changes: Sequence[Change]) -> tuple[list[str], list[str]] | None:
+    """The same, where all are edits of files without attributes, and nothing needs to be escaped; else None."""
+    spelled: list[str] = []
+    known: list[str] = []
+    ends: list[str] = []
+    for path, pre, post, origin in changes:
+        if pre is None or post is None or origin is not None:
+            return None
+        kind, mode, uid, gid, size, digest, target, xattrs = pre
+        to_kind, to_mode, to_uid, to_gid, to_size, to_digest, to_target, to_xattrs = post
+        if kind != "file" or to_kind != "file" or target or to_target or xattrs or to_xattrs:
+            return None
+        spelled += path, digest, to_digest
+        known.append(f'["{path}",["file",{mode},{uid},{gid},{size},"{digest}","",[]]')
+        ends.append(f',["file",{to_mode},{to_uid},{to_gid},{to_size},"{to_digest}","",[]],null]')
+    # Seen of all at once: to look for it in each takes as long as the rest.
+    escaped = "".join(spelled).encode("utf-8", "surrogatepass").translate(None, _UNESCAPED)
+    return (known, ends) if not escaped else None
 
 
 def _text(image: Image | None) -> str:

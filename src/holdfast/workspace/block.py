@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import starmap
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
@@ -146,6 +146,26 @@ class Block:
         except struct.error:
             return None  # as above
         return self.image(position)
+
+    def files_standing(self, positions: Sequence[int], rows: Sequence[Row]) -> list[Image | None]:
+        """The same for many, and only for files without attributes."""
+        _, names, extras = _HEADER.unpack_from(self.facts)
+        facts, stamps, width, start = self.facts, self.stamps, STAMP.size, _HEADER.size + names
+        pack, unpack = STAMP.pack, _RECORD.unpack_from
+        with_attributes = self.extras() if extras else ()
+        images: list[Image | None] = []
+        for position, row in zip(positions, rows, strict=True):
+            at, record = position * width, start + position * _RECORD.size
+            try:
+                stands = pack(*row) == stamps[at : at + width]
+            except struct.error:
+                stands = False  # as above
+            if stands and facts[record] == _FILE_BYTE and position not in with_attributes:
+                _, mode, uid, gid, size, digest = unpack(facts, record)
+                images.append(tuple.__new__(Image, ("file", mode, uid, gid, size, digest.hex(), "", ())))
+            else:
+                images.append(None)
+        return images
 
     def image(self, position: int) -> Image | None:
         _, names, extras = _HEADER.unpack_from(self.facts)

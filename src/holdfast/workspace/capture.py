@@ -21,7 +21,6 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence, Set
-from itertools import islice
 from typing import NamedTuple, TypeGuard, TypeVar
 
 from holdfast.errors import Blocked, InvalidPath
@@ -30,7 +29,7 @@ from holdfast.model.image import Image, Seen
 from holdfast.model.path import ancestors_of, checked_path, parent_of, printable
 from holdfast.model.simulation import ByProduct
 from holdfast.workspace.collector import without_collector
-from holdfast.workspace.edits import AT_ONCE, Edits
+from holdfast.workspace.edits import Edits, batches
 from holdfast.workspace.gitrules import Rulebook
 from holdfast.workspace.gitside import git_remark, is_git
 from holdfast.workspace.hidden import Roots, matches
@@ -39,7 +38,7 @@ from holdfast.workspace.observe import look, observe
 from holdfast.workspace.postimage import Posts
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import Source
-from holdfast.workspace.touched import Ground, Remark, Touch, doors, joined, made
+from holdfast.workspace.touched import Ground, Remark, Touch, Touched, doors, joined, made
 from holdfast.workspace.tree import Snapshot
 
 T = TypeVar("T")
@@ -85,7 +84,7 @@ class _Comparison:
         self._site, self._rules, self._base = site, rules, base
         self._posts = Posts(ground.root, rules.shift, rules.foreign, ground.programs_own)
         self._ignoring = Rulebook(site.workspace, at_hand=True)
-        self._edits = Edits(site.workspace, base, self._posts, self._ignoring) if base is not None else None
+        self._edits = Edits(site.workspace, base, self._posts, self._ignoring)
         self._changes: dict[str, Change] = {}
         self._seen: dict[str, Seen] = {}
         self._sources: dict[str, Source] = {}
@@ -97,14 +96,10 @@ class _Comparison:
         # Paths of the workspace that the shadow lacks and that stay all the same.
         self._stay: set[str] = set()
 
-    def run(self, all_touches: Iterator[Touch]) -> Captured:
+    def run(self, all_touched: Iterator[Touched]) -> Captured:
         touches: list[Touch] = []
-        masked = self._rules.masked.cover
-        while some := list(islice(all_touches, AT_ONCE)):
-            shown = [touch for touch in some if not masked(touch[0])]
-            if len(shown) < len(some):
-                self._refuse_masked(some)
-            touches += shown if self._edits is None else self._edits.others(shown)
+        for some in batches(map(self._shown, all_touched)):
+            touches += self._edits.others(some)
         self._bare = {touch.path for touch in touches if touch.bare}
         # In the order of the walk, which opens each directory once.
         self._standing = {touch.path: self._look(touch.path) for touch in touches}
@@ -126,15 +121,26 @@ class _Comparison:
 
     # ── which paths ──
 
-    def _refuse_masked(self, touches: Sequence[Touch]) -> None:
-        for touch in touches:
-            if touch.found is not None and self._rules.masked.cover(touch.path) and self._rules.gone.cover(touch.path):
-                self._refused[touch.path] = "the plan removes this hidden path, and a program put something there"
+    def _shown(self, touched: Touched) -> Touched:
+        """What is not masked. The masked paths that come back although the plan removes them are refused."""
+        directory, files, others = touched
+        masked, gone = self._rules.masked, self._rules.gone
+        if not masked.reach_into(directory):
+            return touched
+        there = (*(path for _, _, path, _ in files), *(touch.path for touch in others if touch.found is not None))
+        for path in there:
+            if masked.cover(path) and gone.cover(path):
+                self._refused[path] = "the plan removes this hidden path, and a program put something there"
+        return Touched(
+            directory,
+            [found for found in files if not masked.cover(found[2])],
+            [touch for touch in others if not masked.cover(touch.path)],
+        )
 
     def _pairs(self, touches: Sequence[Touch]) -> Iterator[tuple[str, os.stat_result | None]]:
         """Every path to compare, with what the shadow has there. Later pairs win: what is there wins over gone."""
         # What went the short way was made again in a directory that was: it is there, and not gone.
-        there: Set[str] = self._edits.paths if self._edits is not None else frozenset()
+        there = self._edits.paths
         replaced = {touch.path for touch in touches if _replaces(touch, self._standing[touch.path])}
         directories = {parent_of(path) for path in replaced}
         # Whatever is below a replaced path is gone with it, and need not be looked at by itself.
@@ -218,8 +224,7 @@ class _Comparison:
         if not ignored:
             return {}
         needed = {above for path in pairs.keys() - ignored if pairs[path] is not None for above in ancestors_of(path)}
-        if self._edits is not None:
-            needed.update(above for holder in self._edits.holders for above in (holder, *ancestors_of(holder)))
+        needed.update(above for holder in self._edits.holders for above in (holder, *ancestors_of(holder)))
         ignored -= needed
         self._stay.update(path for path in ignored if pairs[path] is None)
         return {path: _size(pairs[path]) for path in ignored}
@@ -250,7 +255,7 @@ class _Comparison:
 
     def _take_edits(self) -> None:
         since_ns = self._rules.since_ns
-        for path, before, post, source in self._edits.changed if self._edits is not None else ():
+        for path, before, post, source in self._edits.changed:
             if self._refused and parent_of(path) in self._refused:
                 self._refused[path] = _ITS_DIRECTORY
                 continue

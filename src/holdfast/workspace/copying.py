@@ -28,7 +28,7 @@ from holdfast.workspace.observe import RACY_NS
 from holdfast.workspace.shifting import OVERLAY_XATTRS, moved_attribute
 from holdfast.workspace.smallfiles import NEW, READ, SMALL, Done, Note, Piece, Terms, clear, copy_queued, queue
 from holdfast.workspace.staging import write_all
-from holdfast.workspace.touched import Doors, Touch, is_too_long, joined, name_of
+from holdfast.workspace.touched import Doors, Found, Touch, Touched, is_plain, is_too_long, joined, name_of
 
 _PIECE_FILES = 64
 _FICLONE = 0x40049409
@@ -79,18 +79,25 @@ class Copy:
             self._finish(path, found)
         self._workspace.forget()
 
-    def touches(self, doors: Doors) -> Iterator[Touch]:
+    def touches(self, doors: Doors) -> Iterator[Touched]:
         waiting = [""]
         while waiting:
             path = waiting.pop()
             folder, known = self.root.directory(path), self._notes.get(path, {})
             names = sorted(os.listdir(folder))
             found = [os.stat(name, dir_fd=folder, follow_symlinks=False) for name in names]
+            files: list[Found] = []
+            others: list[Touch] = []
             for name, about in zip(names, found, strict=True):
-                if known.get(name) != (about.st_ino, about.st_ctime_ns):
-                    yield Touch(joined(path, name), about)
-            for name in sorted(known.keys() - names):
-                yield Touch(joined(path, name), None)
+                if known.get(name) == (about.st_ino, about.st_ctime_ns):
+                    continue
+                if is_plain(about):
+                    files.append((path, name, joined(path, name), about))
+                else:
+                    others.append(Touch(joined(path, name), about))
+            others += [Touch(joined(path, name), None) for name in sorted(known.keys() - names)]
+            if files or others:
+                yield Touched(path, files, others)
             for name, about in zip(reversed(names), reversed(found), strict=True):
                 below = joined(path, name)
                 if stat.S_ISDIR(about.st_mode) and not is_too_long(below):

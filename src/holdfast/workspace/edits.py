@@ -8,8 +8,8 @@ Everything else is left to the long way of `capture`, which gives the same answe
 Invariants
   E3  What is called an edit here has one name on both sides, an ordinary path that no rule can ignore, no power in
       its mode, and no attributes but those the kernel notes on whatever an overlay copies up.
-  E5  Touches are taken as the walk finds them, some at a time (`AT_ONCE`): fewer than the descriptors of directories
-      that are kept, so that each directory is opened once on each side.
+  E5  Directories are taken as the walk finds them, some at a time (`AT_ONCE`): fewer than the descriptors of
+      directories that are kept, so that each is opened once on each side; and not many files at once are open.
 
 One kind of work is done for all of them before the next begins: that was a fifth faster than path by path.
 """
@@ -17,9 +17,9 @@ One kind of work is done for all of them before the next begins: that was a fift
 from __future__ import annotations
 
 import os
-import stat
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import TypeAlias
 
 from holdfast.disk.confined import CACHE, Root
@@ -27,19 +27,17 @@ from holdfast.model.image import Image, Seen, Stamp
 from holdfast.model.path import MAX_NAME_BYTES, MAX_PATH_BYTES, is_ordinary
 from holdfast.workspace.block import Block, row_of
 from holdfast.workspace.gitrules import Rulebook
-from holdfast.workspace.postimage import Found, Posts
+from holdfast.workspace.postimage import Posts
 from holdfast.workspace.staging import Bytes
-from holdfast.workspace.touched import Touch, made
+from holdfast.workspace.touched import Found, Touch, Touched, is_plain, made
 from holdfast.workspace.tree import Snapshot
 
 AT_ONCE = CACHE - 8
 # Of a directory, so that what is in it has a path that is not too long.
 _LONGEST = MAX_PATH_BYTES - MAX_NAME_BYTES - 1
-_FORM = stat.S_IFMT(0xFFFF) | stat.S_ISUID | stat.S_ISGID
-_PLAIN = stat.S_IFREG
 _RULES = ".gitignore"
-# What the shadow has, and where the look has it.
-_Place: TypeAlias = "tuple[Found, _Known, int]"
+# What the shadow has in one directory, what the look has of it, and where.
+_Places: TypeAlias = "tuple[list[Found], _Known, list[int]]"
 # A path, what the workspace has there, what the shadow has instead, and its bytes.
 Edit: TypeAlias = tuple[str, Seen, Image, Bytes]
 
@@ -75,47 +73,47 @@ class _Known:
 class Edits:
     """What was found on the short way: `paths` went it to the end, `changed` are the edits that differ."""
 
-    def __init__(self, workspace: Root, base: Snapshot, posts: Posts, rules: Rulebook) -> None:
+    def __init__(self, workspace: Root, base: Snapshot | None, posts: Posts, rules: Rulebook) -> None:
+        """Without a look there is no short way."""
         self._workspace, self._posts, self._rules = workspace, posts, rules
-        root = base.folder("")
+        root = base.folder("") if base is not None else None
         self._known: dict[str, _Known | None] = {"": None if root is None else _Known(root.block)}
         self.changed: list[Edit] = []
         self.paths: set[str] = set()
         # Directories that hold an edit, or one that was passed through.
         self.holders: set[str] = set()
 
-    def others(self, touches: Sequence[Touch]) -> list[Touch]:
-        """Those of a few touches that must go the long way, in their order."""
-        files: dict[str, list[Found]] = {}
-        directories: dict[str, list[Found]] = {}
-        for path, found, opaque, bare in touches:
-            if found is None:
-                continue
-            above, _, name = path.rpartition("/")
-            if found.st_mode & _FORM == _PLAIN and found.st_nlink == 1:
-                files.setdefault(above, []).append((above, name, path, found))
-            elif bare and not opaque:
-                directories.setdefault(above, []).append((above, name, path, found))
-        if directories:
-            self._pass_through(self._places(directories))
-        if files:
-            self._note(self._standing(self._places(files)))
-        return [touch for touch in touches if touch[0] not in self.paths]
+    def others(self, some: Sequence[Touched]) -> list[Touch]:
+        """What of a few directories must go the long way, in their order."""
+        passed: dict[str, list[Found]] = {}
+        for touched in some:
+            for path, found, opaque, bare in touched.others:
+                if bare and not opaque and found is not None:
+                    above, _, name = path.rpartition("/")
+                    passed.setdefault(above, []).append((above, name, path, found))
+        if passed:
+            self._pass_through(self._places(passed.items()))
+        if places := self._places([(directory, files) for directory, files, _ in some if files]):
+            self._note(self._standing(places))
+        return [touch for touched in some for touch in self._left_of(touched)]
 
-    def _places(self, groups: dict[str, list[Found]]) -> list[_Place]:
-        """What the look has read of some paths: of those with ordinary names that no rule can ignore."""
-        return [place for directory, group in groups.items() for place in self._known_in(directory, group)]
+    def _left_of(self, touched: Touched) -> list[Touch]:
+        done = self.paths
+        left = [touch for touch in touched.others if touch[0] not in done]
+        left += [Touch(path, found) for _, _, path, found in touched.files if path not in done]
+        return left
 
-    def _pass_through(self, places: list[_Place]) -> None:
+    def _pass_through(self, places: list[_Places]) -> None:
         """Directories without attributes that stand in the workspace as they do in the shadow."""
         open_directory, look = self._workspace.directory, self._workspace.calls.fstat
         standing = []
-        for place in places:
-            try:
-                standing.append((place, look(open_directory(place[0][2]))))
-            except OSError:
-                continue  # whatever is in the way, the long way finds the words for it
-        for ((above, _, path, found), known, position), about in standing:
+        for directories, known, positions in places:
+            for directory, position in zip(directories, positions, strict=True):
+                try:
+                    standing.append((directory, known, position, look(open_directory(directory[2]))))
+                except OSError:
+                    continue  # whatever is in the way, the long way finds the words for it
+        for (above, _, path, found), known, position, about in standing:
             below = known.below(position, about)
             if below is not None and self._posts.is_like(found, about):
                 self.paths.add(path)
@@ -124,33 +122,42 @@ class Edits:
                 # A directory that stands has the names that the look saw, and so the rules or none.
                 self._rules.enter(path, has_rules=below.has_rules())
 
-    def _known_in(self, directory: str, files: list[Found]) -> list[_Place]:
-        known, names = self._look_at(directory), [name for _, name, _, _ in files]
-        if known is None or len(directory) > _LONGEST:
-            return []
-        if not is_ordinary("/".join(names)):  # or they are too long for all at once
-            files = [found for found in files if is_ordinary(found[1])]
-            names = [name for _, name, _, _ in files]
-            if not names:
-                return []
-        doubtful = self._rules.here(directory).may(names)
-        places = zip(files, known.positions(names), strict=True)
-        return [(found, known, at) for found, at in places if at >= 0 and found[1] not in doubtful]
+    def _places(self, groups: Iterable[tuple[str, list[Found]]]) -> list[_Places]:
+        """What the look has read of some paths: of those with ordinary names that no rule can ignore."""
+        return [places for directory, found in groups if (places := self._known_in(directory, found)) is not None]
 
-    def _standing(self, places: list[_Place]) -> list[tuple[Found, Seen]]:
+    def _known_in(self, directory: str, found: list[Found]) -> _Places | None:
+        known, names = self._look_at(directory), [name for _, name, _, _ in found]
+        if known is None or len(directory) > _LONGEST:
+            return None
+        if not is_ordinary("/".join(names)):  # or they are too long for all at once
+            found = [one for one in found if is_ordinary(one[1])]
+            names = [name for _, name, _, _ in found]
+            if not names:
+                return None
+        doubtful, positions = self._rules.here(directory).may(names), known.positions(names)
+        if doubtful or min(positions) < 0:
+            kept = [n for n, at in enumerate(positions) if at >= 0 and names[n] not in doubtful]
+            found, positions = [found[n] for n in kept], [positions[n] for n in kept]
+        return found, known, positions
+
+    def _standing(self, places: list[_Places]) -> list[tuple[Found, Seen]]:
         """What the look has read and still stands."""
-        look, directory = self._workspace.calls.stat, self._workspace.directory
-        standing = []
-        at, folder = "", self._workspace.fd
-        for place in places:
-            above, name, _, _ = place[0]
-            try:
-                if above != at:
-                    at, folder = above, directory(above)
-                standing.append((place, look(name, dir_fd=folder, follow_symlinks=False)))
-            except OSError:
-                at, folder = "", self._workspace.fd
-        return [(found, seen) for found, seen in map(_still, standing) if seen is not None]
+        looked = [(found, known, positions, self._looks(found)) for found, known, positions in places if found]
+        return [pair for one in looked for pair in _still(*one)]
+
+    def _looks(self, found: list[Found]) -> list[os.stat_result | None]:
+        """What the workspace has at some paths of one directory; None for whatever cannot be seen."""
+        look = self._workspace.calls.stat
+        abouts: list[os.stat_result | None] = []
+        try:
+            folder = self._workspace.directory(found[0][0])
+            for _, name, _, _ in found:
+                abouts.append(look(name, dir_fd=folder, follow_symlinks=False))
+        except OSError:
+            # It, and what comes behind it: the long way asks again.
+            abouts += [None] * (len(found) - len(abouts))
+        return abouts
 
     def _note(self, files: list[tuple[Found, Seen]]) -> None:
         read = self._posts.plain([found for found, _ in files])
@@ -178,16 +185,40 @@ class Edits:
         return known
 
 
-def _still(standing: tuple[_Place, os.stat_result]) -> tuple[Found, Seen | None]:
-    """What the look has read of a plain file with one name and without attributes, if it has that stat row still."""
-    (found, known, position), about = standing
-    row = row_of(about)
-    inode, size, mtime_ns, ctime_ns, mode, _, _ = row
-    if mode & _FORM != _PLAIN or about.st_nlink != 1:
-        return found, None
-    image = known.block.standing(position, row)
-    if image is None or image.xattrs:
-        return found, None
-    # As `stamp_of`: one number for two that are alike.
-    stamp = made(Stamp, (inode, size, mtime_ns, mtime_ns if mtime_ns == ctime_ns else ctime_ns, 1))
-    return found, made(Seen, (image, stamp))
+def _still(
+    found: list[Found], known: _Known, positions: list[int], abouts: list[os.stat_result | None]
+) -> Iterator[tuple[Found, Seen]]:
+    """What the look has read of plain files without attributes, of those that have their stat rows still."""
+    plain = [about for about in abouts if about is not None and is_plain(about)]
+    if len(plain) < len(abouts):
+        kept = [about is not None and is_plain(about) for about in abouts]
+        found, positions = list(compress(found, kept)), list(compress(positions, kept))
+    rows = list(map(row_of, plain))
+    for one, row, image in zip(found, rows, known.block.files_standing(positions, rows), strict=True):
+        if image is not None:
+            inode, size, mtime_ns, ctime_ns, _, _, _ = row
+            # As `stamp_of`: one number for two that are alike.
+            stamp = made(Stamp, (inode, size, mtime_ns, mtime_ns if mtime_ns == ctime_ns else ctime_ns, 1))
+            yield one, made(Seen, (image, stamp))
+
+
+def batches(all_touched: Iterator[Touched]) -> Iterator[list[Touched]]:
+    """Some at a time (E5)."""
+    batch: list[Touched] = []
+    amount = 0
+    for touched in all_touched:
+        for part in _parts(touched) if len(touched.files) > AT_ONCE else (touched,):
+            batch.append(part)
+            amount += 1 + len(part.files)
+            if amount >= AT_ONCE:
+                yield batch
+                batch, amount = [], 0
+    if batch:
+        yield batch
+
+
+def _parts(touched: Touched) -> Iterator[Touched]:
+    directory, files, others = touched
+    yield Touched(directory, files[:AT_ONCE], others)
+    for start in range(AT_ONCE, len(files), AT_ONCE):
+        yield Touched(directory, files[start : start + AT_ONCE], [])

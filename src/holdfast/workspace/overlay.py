@@ -23,16 +23,15 @@ from collections.abc import Iterator
 
 from holdfast.disk.confined import Root
 from holdfast.errors import Blocked
-from holdfast.model.path import MAX_PATH_BYTES, printable
+from holdfast.model.path import MAX_PATH_BYTES, parent_of, printable
 from holdfast.workspace.shifting import ESCAPED_XATTRS, OVERLAY_XATTRS
-from holdfast.workspace.touched import Doors, Touch, is_too_long, made
+from holdfast.workspace.touched import Doors, Touch, Touched, is_plain, is_too_long
 
 OPAQUE = "user.overlay.opaque"
 _OPAQUE = frozenset(f"{start}opaque" for start in OVERLAY_XATTRS)
 _FOREIGN = frozenset(f"{start}{name}" for start in OVERLAY_XATTRS for name in ("redirect", "metacopy"))
 # What the kernel notes on directories that it copied up; it says nothing about what they hold.
 _NOTES = frozenset(f"{start}{name}" for start in OVERLAY_XATTRS for name in ("origin", "impure"))
-_KIND, _DIRECTORY, _DEVICE = stat.S_IFMT(0xFFFF), stat.S_IFDIR, stat.S_IFCHR
 
 
 class Upper:
@@ -43,37 +42,36 @@ class Upper:
     def __init__(self, root: Root) -> None:
         self.root = root
 
-    def touches(self, doors: Doors) -> Iterator[Touch]:
-        """The files of a directory right after it, then the directories in it: each is opened once."""
+    def touches(self, doors: Doors) -> Iterator[Touched]:
+        """The files of a directory together with it, then the directories in it: each is opened once."""
         waiting: list[Touch] = []
-        yield from self._listed("", waiting)
+        yield self._listed("", [], waiting)
         while waiting:
             touch = waiting.pop()
             path, found, _, _ = touch
             # Four bytes a character are the most.
             if found is None or (4 * len(path) > MAX_PATH_BYTES and is_too_long(path)):
-                yield touch
-                continue
-            yield _entered(doors.enter(path, found), touch)
-            yield from self._listed(path, waiting)
+                yield Touched(parent_of(path), [], [touch])
+            else:
+                yield self._listed(path, [_entered(doors.enter(path, found), touch)], waiting)
 
-    def _listed(self, path: str, waiting: list[Touch]) -> list[Touch]:
+    def _listed(self, path: str, own: list[Touch], waiting: list[Touch]) -> Touched:
         """What is in a directory; other directories wait, to be taken from the end."""
         folder, start = self.root.directory(path), f"{path}/" if path else ""
-        files, directories = [], []
         names = os.listdir(folder)
         names.sort()
-        for name in names:
-            about = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            kind = about.st_mode & _KIND
-            if kind == _DIRECTORY:
-                directories.append(Touch(start + name, about))
-            else:
-                gone = kind == _DEVICE and is_whiteout(about)
-                files.append(made(Touch, (start + name, None if gone else about, False, False)))
-        directories.reverse()
-        waiting += directories
-        return files
+        found = [os.stat(name, dir_fd=folder, follow_symlinks=False) for name in names]
+        pairs = zip(names, found, strict=True)
+        files = [(path, name, start + name, about) for name, about in pairs if is_plain(about)]
+        if len(files) < len(names):
+            odd = [(start + name, about) for name, about in zip(names, found, strict=True) if not is_plain(about)]
+            waiting += [Touch(below, about) for below, about in reversed(odd) if stat.S_ISDIR(about.st_mode)]
+            own += [
+                Touch(below, None if is_whiteout(about) else about)
+                for below, about in odd
+                if not stat.S_ISDIR(about.st_mode)
+            ]
+        return Touched(path, files, own)
 
 
 def _entered(fd: int, touch: Touch) -> Touch:

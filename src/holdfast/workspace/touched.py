@@ -12,12 +12,16 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from holdfast.disk.confined import Root
 from holdfast.model.path import MAX_PATH_BYTES, parent_of, printable
 
+# The directory and the name of a file, both together, and what the shadow has there.
+Found: TypeAlias = tuple[str, str, str, os.stat_result]
+
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FORM = stat.S_IFMT(0xFFFF) | stat.S_ISUID | stat.S_ISGID
 # What the constructor of a NamedTuple calls, without a frame of Python for each of many.
 made = tuple.__new__
 
@@ -32,6 +36,17 @@ class Touch(NamedTuple):
     found: os.stat_result | None
     opaque: bool = False
     bare: bool = False
+
+
+class Touched(NamedTuple):
+    """What was touched in one directory, or a part of that. `files` are those that `is_plain` means, `others` the rest.
+
+    The directory itself may be among the others; then it is the first.
+    """
+
+    directory: str
+    files: list[Found]
+    others: list[Touch]
 
 
 class Remark(NamedTuple):
@@ -51,8 +66,8 @@ class Ground(Protocol):
     # How attributes begin that only a program can have made, and that cannot land.
     programs_own: tuple[str, ...]
 
-    def touches(self, doors: Doors) -> Iterator[Touch]:
-        """Parents before what is in them. The walk does not enter paths that are too long to be ours."""
+    def touches(self, doors: Doors) -> Iterator[Touched]:
+        """A directory not after what is in it. The walk does not enter paths that are too long to be ours."""
 
 
 class Doors:
@@ -99,6 +114,11 @@ def open_file(root: Root, path: str) -> int:
             return os.open(name, READ, dir_fd=directory)
         finally:
             os.chmod(name, mode, dir_fd=directory)
+
+
+def is_plain(about: os.stat_result) -> bool:
+    """A file with one name, whose mode gives no power."""
+    return about.st_mode & _FORM == stat.S_IFREG and about.st_nlink == 1
 
 
 def name_of(path: str) -> str:
