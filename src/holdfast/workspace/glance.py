@@ -27,7 +27,6 @@ from holdfast.disk.calls import Calls
 from holdfast.disk.glance import ANSWER, Glass
 from holdfast.workspace.block import STAMP, Block, Row
 from holdfast.workspace.index import Glances
-from holdfast.workspace.walk import Walk
 
 _SECOND = 1_000_000_000
 # Where the fields of an answer are, in numbers of 8, 4 and 2 bytes.
@@ -36,55 +35,28 @@ _CHANGED, _CHANGED_NS, _MODIFIED, _MODIFIED_NS, _DEVICE = 12, 13, 14, 15, 17
 _COMPARED = (_LINKS_AND_OWNER, _GROUP_AND_MODE, _INODE, _SIZE, _CHANGED, _CHANGED_NS, _MODIFIED, _MODIFIED_NS)
 _OWNER, _GROUP, _CHANGED_NANOSECONDS, _MODIFIED_NANOSECONDS = 5, 6, 26, 30
 _MODE = 14
-# So many names are looked at together; a larger directory is remembered in parts.
-_BATCH = 1024
 
 
-class GlancingWalk(Walk):
-    """A walk that looks up only what a glance does not settle; `seen` is what the next one may remember."""
+class Glancing:
+    """What was remembered of the last look, and in `seen` what will be of this one."""
 
-    def __init__(self, calls: Calls, workers: int, remembered: Glances | None) -> None:
-        super().__init__(calls, workers)
-        self._remembered = remembered
-        self._glancing: _Glancing | None = None
-
-    @property
-    def seen(self) -> Glances:
-        return self._glancing.seen if self._glancing is not None else {}
-
-    def _first_difference(self, fd: int, known: Block, names: list[bytes]) -> tuple[int, list[Row]]:
-        if self._remembered is None or type(self._calls) is not Calls:  # K4, K5
-            return super()._first_difference(fd, known, names)
-        if self._glancing is None:
-            self._glancing = _Glancing(self._remembered, self._device)
-        for start in range(0, len(names), _BATCH):
-            rows = self._glancing.differing(fd, known, start, names[start : start + _BATCH])
-            if rows is None:
-                return super()._first_difference(fd, known, names)
-            if rows:
-                return start, rows
-        return len(names), []
-
-
-class _Glancing:
-    """What was remembered of the last look, and what will be of this one."""
-
-    def __init__(self, remembered: Glances, device: int) -> None:
+    def __init__(self, remembered: Glances) -> None:
         self._before = remembered
         self.seen: dict[tuple[Block, int], bytes] = {}
         self._glass = Glass()
-        self._device = array("I", (os.major(device), os.minor(device))).tobytes()
 
-    def differing(self, directory: int, block: Block, start: int, names: Sequence[bytes]) -> list[Row] | None:
+    def differing(
+        self, directory: int, block: Block, start: int, names: Sequence[bytes], device: int
+    ) -> list[Row] | None:
         """The rows of these names, which begin at `start`, if they are not the block's; empty if they are.
 
-        None where a glance does not tell: something is gone, or on another file system.
+        None where a glance does not tell: something is gone, or on another file system than this device's.
         """
         answers = self._glass.answers(directory, names)
         if answers is None:
             return None
         words = array("Q", answers)
-        if words[_DEVICE :: ANSWER // 8].tobytes() != self._device * len(names):
+        if words[_DEVICE :: ANSWER // 8].tobytes() != _numbers_of(device) * len(names):
             return None
         compared = b"".join([words[field :: ANSWER // 8] for field in _COMPARED])
         part = block, start
@@ -94,6 +66,15 @@ class _Glancing:
                 return rows
         self.seen[part] = compared
         return []
+
+
+def glancing(calls: Calls, remembered: Glances | None) -> Glancing | None:
+    """None for the first look of a process, and where each call is to be seen (K4, K5)."""
+    return Glancing(remembered) if remembered is not None and type(calls) is Calls else None
+
+
+def _numbers_of(device: int) -> bytes:
+    return array("I", (os.major(device), os.minor(device))).tobytes()
 
 
 def _rows(answers: bytes) -> list[Row]:

@@ -37,9 +37,9 @@ from holdfast.workspace.block import (
     special_of,
 )
 from holdfast.workspace.collector import without_collector
-from holdfast.workspace.glance import GlancingWalk
 from holdfast.workspace.index import keep, load
 from holdfast.workspace.observe import stamp_of
+from holdfast.workspace.walk import Walk
 
 # Inside the class, `bytes` is the property.
 _Name: TypeAlias = bytes
@@ -77,12 +77,12 @@ def snapshot(root: str, state: str | None, *, calls: Calls = CALLS, workers: int
     Raises Conflict when a path keeps changing, Blocked when one cannot be read for another reason than permissions.
     """
     known = load(calls, state) if state is not None else None
-    walk = GlancingWalk(calls, workers, known.glances if known is not None else None)
+    walk = Walk(calls, workers)
     found = walk.run(root, known)
     note = ""
     if state is not None:
         try:
-            keep(calls, state, known, found._replace(glances=walk.seen), walk.read)
+            keep(calls, state, known, found, walk.read)
         except OSError as error:
             # Only speed is lost; whoever wonders why can see it.
             note = f"the index could not be saved: {error.strerror}"

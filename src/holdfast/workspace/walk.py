@@ -37,6 +37,7 @@ from holdfast.workspace.block import (
     row_of,
     sealed,
 )
+from holdfast.workspace.glance import glancing
 from holdfast.workspace.index import Index
 from holdfast.workspace.reader import GONE, MOUNTED, MOVED, Reader
 
@@ -172,6 +173,7 @@ class Walk:
         try:
             self._device = self._calls.fstat(fd).st_dev
             self._reader = Reader(self._calls, self._device, moment, self._workers)
+            self._glancing = glancing(self._calls, index.glances if index else None)
             known = Known(index.root, STAMP.unpack(index.stamp)) if index else Known()
             self._look(self._stack[0], known)
             return self._walked()
@@ -190,7 +192,8 @@ class Walk:
                 continue
             block = frame.block()
             if len(self._stack) == 1:
-                return Index(block, self._reader.stamp(frame.row))
+                seen = self._glancing.seen if self._glancing is not None else {}
+                return Index(block, self._reader.stamp(frame.row), seen)
             self._ascend(frame, block)
 
     def _descend(self, parent: Frame, place: int) -> None:
@@ -281,8 +284,13 @@ class Walk:
     def _first_difference(self, fd: int, known: Block, names: list[bytes]) -> tuple[int, list[Row]]:
         """Where the first batch that differs begins, and its rows; no rows if all are equal."""
         for start in range(0, len(names), _BATCH):
-            rows = self._reader.rows(fd, names[start : start + _BATCH])
-            if not known.has_rows(start, rows):
+            part = names[start : start + _BATCH]
+            rows = self._glancing.differing(fd, known, start, part, self._device) if self._glancing else None
+            if rows is None:
+                rows = self._reader.rows(fd, part)
+                if known.has_rows(start, rows):
+                    continue
+            if rows:
                 return start, rows
         return len(names), []
 
