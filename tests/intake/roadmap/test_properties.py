@@ -129,6 +129,7 @@ _BELOW = re.compile(rb"((?:\A|(?<=[\r\n]))[ \t]+[-*+] )\[ \](?=[ \t])")
 @example(
     data=b"- [ ] **Bold** it\n- [ ] See [it](a.md)\n- [ ] Named {#name}\n- [ ] ~~Not~~ it\n- [ ] Says <!-- id: it -->\n"
 )
+@example(data=b"- [ ] Sask 4: worded\n- [x] ttep 2\n- [ ] Stake 4. out\n")
 def test_the_usual_line_is_read_like_any_other(data: bytes) -> None:
     """A box at the margin is read in a short way; with one more blank in it, it is not, and means the same."""
     other = _USUAL.sub(rb"\1  ", data)
@@ -165,6 +166,10 @@ def test_usual_code_is_read_like_any_other(data: bytes) -> None:
 
 @given(data=FILES)
 @example(data=b"## Phase 1: Base\n### 1.1 Area\n- [ ] Same\n## 2. Next\n- [ ] Same\n")
+@example(data=b"## Phase 1: Base\n### 1.1 Area\n- [ ] nul \x00\n- [ ] Add the parser\n## 2) Next\n**Files**: a.py\n")
+@example(
+    data=b"# T014 heading\n## 1.1 Area\n- [ ] Same\n  Prose.\n### 1234567 Far\n- [ ] Same\n## 3:\tTab\n- [ ] Same\n"
+)
 def test_a_numbered_section_is_read_like_any_other(data: bytes) -> None:
     """The heading of a numbered section is read in a short way; with a closing sign it is not, and means the same."""
     other = _NUMBERED.sub(rb"\1 #", data)

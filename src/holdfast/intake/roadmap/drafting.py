@@ -25,6 +25,8 @@ from holdfast.intake.roadmap.scan import (
     HEADING,
     ITEM,
     LINE,
+    NUMBERED,
+    SECTION_NUMBER,
     SIGNED,
     Field,
     Item,
@@ -39,9 +41,7 @@ from holdfast.intake.roadmap.usual import Usual, usual_of
 from holdfast.intake.roadmap.words import plain
 from holdfast.model.task import Remark
 
-_SECTION_NUMBER = re.compile(r"(\d{1,6}+(?:\.\d{1,6}+){0,8}+)[.:)]?+[ \t]")
-# The title of a section with nothing else in it.
-_NUMBERED = re.compile(_SECTION_NUMBER.pattern + r"[^*_~\[\x80-\U0010ffff]*+(?<=[A-Za-z0-9])\Z")
+_SECTION_NUMBER = re.compile(SECTION_NUMBER)
 _HEADING_BOX = re.compile(r"\[(.?)\][ \t]+")
 _HEADING_TASK = re.compile(r"(?:Task|TASK|Step|STEP)[ ]?#?\d|T\d{2,6}\b")
 _LEGEND = re.compile(r"(?i)(?:\W*)(?:legend|key|status (?:icons?|legend|key)|symbols)\b")
@@ -120,9 +120,11 @@ class _Writer:
             if kind == ITEM:
                 self.add_item(found)
             elif kind == FIELD:
-                self.add_field(found[8], found[9], found[1])
+                self.add_field(found[10], found[11], found[1])
+            elif kind == NUMBERED:
+                self.add_numbered(found, start + self.ahead)
             elif kind == HEADING:
-                self.add_heading(found)
+                self.add_heading(found, found[HEADING])
             elif kind == CODE:
                 # Mostly no usual line stands in it: `hide` would do the same.
                 if (end := found.end()) <= gaps[seen]:
@@ -330,27 +332,29 @@ class _Writer:
 
     # ── headings ──
 
-    def add_heading(self, found: re.Match[str]) -> None:
-        start, level, words = found.start() + self.ahead, len(found[6]) + 1, found[7].strip()
+    def add_numbered(self, found: re.Match[str], start: int) -> None:
+        """The heading of a numbered section, of which there are many: `add_heading` would do the same with it."""
+        level, words = len(found[6]) + 1, found[NUMBERED]
+        if level == 1 or self.text.dirty:
+            self.add_heading(found, words)
+            return
         if self.count > self.shut:
             self.closed[self.count - 1] = start
             self.shut = self.count
         if self.heading is not None:
             self.close_heading(level, start)
-        # Numbered sections, of which there are many, take a short way: all below would do the same with them.
-        numbered = _NUMBERED.match(words) if level > 1 and not self.text.dirty else None
-        if numbered is None:
-            self._add_other_heading(found, start, level, words)
-            return
         self.legend = False
         if level <= self.phase_level:
             self.phase, self.phase_level = -1, 0
         files: list[str] = []
-        section = (words, numbered[1], start, level, self.phase, self.count, files)
+        section = (words, found[8], start, level, self.phase, self.count, files)
         # Made as a tuple, as other nouns of which there are many: the constructor of a named one takes twice as long.
         self.outline.sections.append(tuple.__new__(Section, section))
 
-    def _add_other_heading(self, found: re.Match[str], start: int, level: int, words: str) -> None:
+    def add_heading(self, found: re.Match[str], words: str) -> None:
+        start, level, words = found.start() + self.ahead, len(found[6]) + 1, words.strip()
+        self.close(start)
+        self.close_heading(level, start)
         box = _HEADING_BOX.match(words) if words[:1] == "[" else None
         mark = box_mark(box[1]) if box else None
         words = plain(unsigned(words[box.end() :] if box and mark else words).rstrip("# \t"))

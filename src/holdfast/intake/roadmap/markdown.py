@@ -169,18 +169,17 @@ def _numbers(outline: Outline, said: dict[int, Line]) -> list[str]:
 
 def _bodies(outline: Outline, text: Text) -> list[str]:
     """The texts below the tasks' own lines; what follows at the margin is cut off in the outline as well."""
-    bodies: list[str] = []
-    for start in range(0, len(outline.tails), _AT_ONCE):
-        part = outline.tails[start : start + _AT_ONCE]
+    tails, outline.tails = outline.tails, []
+    for start in range(0, len(tails), _AT_ONCE):
+        part = tails[start : start + _AT_ONCE]
         # Few have what is to be cut off, which is seen of many at once.
         if _AT_MARGIN.search("".join(part)) is not None:
             _cut_at_margin(part, start, outline)
         if text.returns or text.dirty:
             part = [_as_written(body, place, outline, text) for place, body in enumerate(part, start)]
-        bodies += map(str.lstrip, map(str.rstrip, part), repeat("\n"))
-    # Nobody needs them any more, and what is made next finds room where they were.
-    outline.tails = []
-    return bodies
+        # In their place: the next ones find room where these were.
+        tails[start : start + _AT_ONCE] = map(str.lstrip, map(str.rstrip, part), repeat("\n"))
+    return tails
 
 
 def _cut_at_margin(tails: list[str], first: int, outline: Outline) -> None:

@@ -176,13 +176,13 @@ def _line_numbers(starts: Sequence[int], tails: Sequence[str], lines: str) -> li
     first = lines.count("\n", 0, starts[0]) + 1
     if "\0" in lines:
         return list(accumulate(map(lines.count, repeat("\n"), starts, starts[1:]), initial=first))
-    newlines: list[bytes] = []
+    newlines: list[int] = []
     for start in range(0, len(tails), _AT_ONCE):
         joined = "\n\0".join(tails[start : start + _AT_ONCE]) + "\n"
-        newlines += joined.encode("utf-8", "replace").translate(None, _TEXT).split(b"\0")
+        newlines += map(len, joined.encode("utf-8", "replace").translate(None, _TEXT).split(b"\0"))
     # Behind the last one is only the end.
     del newlines[-1]
-    return list(accumulate(map(len, newlines), initial=first))
+    return list(accumulate(newlines, initial=first))
 
 
 def _column(usual: Sequence[_Cell], pieces: Sequence[Piece], others: Iterable[_Cell]) -> list[_Cell]:

@@ -30,23 +30,26 @@ _FIELDS = (
     "|[Pp]rerequisites?|[Dd]epends[ ][Oo]n|[Dd]ependencies|[Bb]locked[ ][Bb]y"
     "|[Aa]ccept(?:ance)?(?:[ ][Tt]est)?|[Vv]erify|[Tt]est[ ][Cc]ommand"
 )
+# The number of a section, as its heading begins.
+SECTION_NUMBER = r"(\d{1,6}+(?:\.\d{1,6}+){0,8}+)[.:)]?+[ \t]"
 _SAID = rf"({_FIELDS})(?::(?:\*\*|__)|(?:\*\*|__|)[ \t]?:)[ \t]*+([^\n]*+)"
 # What a look ahead rules out at the first characters costs nothing more: most lines are prose, and those that do not
-# begin as a field does are left at once.
+# begin as a field does are left at once. A heading with the number of a section is told apart here, where its number is
+# read anyway, if nothing stands in it but ASCII without the signs *, _, ~ and [ and it ends with a letter or a digit.
 LINE = re.compile(
     rf"""\n(?![ ]*+[A-Za-z\n][^*_obursfelic])([ \t]*+)(?:
         (?=[-*+\d\[])(?:(?:[-*+]|(\d{{1,9}}[.)]))[ \t]++(?:\[(.?)\](?![^ \t\n])[ \t]*+)?|\[(.?)\](?![^ \t\n])[ \t]*+)
         ([^\n]*+)
-      | \#(\#{{0,5}})[ \t]++([^\n]*+)
+      | \#(\#{{0,5}})[ \t]++(?:({SECTION_NUMBER}[\0-\t\v-)+-Z\\-^`-}}\x7f]*+(?<=[A-Za-z0-9])(?![^\n]))|([^\n]*+))
       | (?=[*_GOPEDBFAVTgopedbfavt][*_obursfelic])(?:\*\*|__|){_SAID}
-      | (?=[`~])(?:(`{{3,32}}+)[^`\n]*+(?:\n(?![ \t]*+```)[^\n]*+)*+\n[ \t]*+\10`*+[ \t]*+(?![^\n])
+      | (?=[`~])(?:(`{{3,32}}+)[^`\n]*+(?:\n(?![ \t]*+```)[^\n]*+)*+\n[ \t]*+\12`*+[ \t]*+(?![^\n])
         |(`{{3,32}}+(?=[^`\n]*+(?![^\n]))|~{{3,32}}+))
       | (?=[^\0-9;-\x7f])({SIGN})[ \t]*+([^\n]*+)
       | <!--
     )""",
     re.VERBOSE,
 )
-ITEM, HEADING, FIELD, CODE, FENCE, SIGNED = 5, 7, 9, 10, 11, 13
+ITEM, NUMBERED, HEADING, FIELD, CODE, FENCE, SIGNED = 5, 7, 9, 11, 12, 13, 15
 # It has no group but the blanks before it.
 COMMENT = 1
 _FIELD = re.compile(rf"(?:\*\*|__|){_SAID}")
@@ -146,8 +149,8 @@ def _listed(found: re.Match[str], ahead: int) -> Item:
 
 def _signed_line(found: re.Match[str], ahead: int) -> Item:
     """A line that begins with a sign; without a mark where it is a legend or has no words."""
-    sign, words = found[12], found[13].rstrip()
-    place = found.start(12) + ahead
+    sign, words = found[14], found[15].rstrip()
+    place = found.start(14) + ahead
     mark = sign_mark(sign) if signed(f"{sign} {words}".rstrip()) is not None else None
     return Item(width_of(found[1]), "", mark, words, place, place + len(sign), False)
 

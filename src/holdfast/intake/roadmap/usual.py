@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, repeat
 from operator import add
 from typing import NamedTuple
 
 _USUAL = re.compile(
-    r"\n[-*+][ ]\[([ xX])\][ ](?!(?:[Tt]ask|[Ss]tep)[ ]\d++(?![ ][a-z]))([A-Za-z][a-z][^\n]*+)(?<=[\x21-\x39\x3b-\x7e])"
+    r"\n[-*+][ ]\[([ xX])\][ ](?![TtSs](?:ask|tep)[ ]\d++(?![ ][a-z]))([A-Za-z][a-z][^\n]*+)(?<=[\x21-\x39\x3b-\x7e])"
 )
 # From the newline before the line to its title; the mark stands here in the file itself, which is one character behind.
 FRONT = len("\n- [ ] ")
@@ -51,8 +51,8 @@ def usual_of(lines: str) -> Usual:
     parts = _USUAL.split(lines)
     between, boxes, titles = parts[0::3], parts[1::3], parts[2::3]
     gaps = list(accumulate(map(len, between)))
-    widths = accumulate(map(len, titles), initial=0)
-    starts = list(map(add, map(add, gaps, widths), range(0, FRONT * len(gaps), FRONT)))
+    ahead = accumulate(map(add, map(len, titles), repeat(FRONT)), initial=0)
+    starts = list(map(add, gaps, ahead))
     rest = "".join(between)
     # No list is copied where that can be helped: it takes a look at each of ten thousand objects.
     del between[0]
