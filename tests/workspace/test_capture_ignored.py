@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,6 +125,27 @@ def test_git_is_thrown_away_and_told(site: Site, shadow: Shadow) -> None:
     land(site, captured)
     assert git(Path(site.path), "rev-parse", "HEAD") == before
     assert git(Path(site.path), "status", "--porcelain") == "?? src/new.c\n"
+
+
+def test_what_is_suspicious_is_told_in_the_order_of_paths(site: Site, shadow: Shadow) -> None:
+    """Whatever kind each is: so that nothing can be pushed out of the sentence that names the first of them."""
+    shell(shadow, "cd .git/hooks; ln -s /bin/true z; ln -s /bin/true m; echo x > pre-commit; ln -s /bin/true a")
+    told = [remark.path for remark in captured_by(shadow).suspicious]
+    assert told == [f".git/hooks/{name}" for name in ("a", "m", "pre-commit", "z")]
+
+
+@pytest.mark.parametrize("rules", [".gitignore", "src/.gitignore"])
+def test_rules_that_are_no_file_are_named_and_git_does_not_wait_for_them(site: Site, rules: str) -> None:
+    """A FIFO where rules are expected would hold git up: the capture is refused before git is asked."""
+    place = Path(site.path, rules)
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    started = time.monotonic()
+    with open_shadow(site, "overlay") as shadow:
+        shell(shadow, "echo b > src/b.o")
+        with pytest.raises(Blocked, match=f"^{re.escape(rules)} is no file: git would wait for it"):
+            shadow.capture()
+    assert time.monotonic() - started < 30  # git would have been given a minute
 
 
 def test_looking_with_git_is_not_suspicious(shadow: Shadow) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections import Counter
@@ -9,13 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.disk.calls import Calls
+from holdfast.errors import Blocked
 from holdfast.model.simulation import ByProduct
 from holdfast.store.state import create_state
-from holdfast.workspace.edits import AT_ONCE
+from holdfast.workspace.edits import AT_ONCE, batches
 from holdfast.workspace.shadow import Shadow, open_shadow
 from holdfast.workspace.site import Site
+from holdfast.workspace.touched import Touch, Touched
 from holdfast.workspace.tree import snapshot
 from shaded import captured_by, changes, confined, fill, shaded, shell
 
@@ -137,3 +142,41 @@ def test_rules_that_came_after_the_look_count(tmp_path: Path) -> None:
             captured = shadow.capture((), look)
     assert changes(captured) == {"d/b": "edited"}
     assert captured.by_products == (ByProduct("d/a.o", 4),)
+
+
+@given(st.lists(st.integers(0, 3 * AT_ONCE), max_size=8))
+def test_no_more_than_some_are_taken_at_once(amounts: list[int]) -> None:
+    """However many files directories hold, a batch has no more of both than are taken at once, and nothing is lost."""
+    about = os.lstat("/")
+    files = [[(f"d{n}", f"f{m}", f"d{n}/f{m}", about) for m in range(amount)] for n, amount in enumerate(amounts)]
+    touched = [Touched(f"d{n}", found, [Touch(f"d{n}", about)]) for n, found in enumerate(files)]
+    taken = list(batches(iter(touched)))
+    assert all(sum(1 + len(part.files) for part in batch) <= AT_ONCE for batch in taken)
+    parts = [part for batch in taken for part in batch]
+    assert [found for part in parts for found in part.files] == [found for some in files for found in some]
+    assert [touch.path for part in parts for touch in part.others] == [f"d{n}" for n in range(len(amounts))]
+
+
+class ClosedCalls(Calls):
+    """The real kernel, but for one name that may not be looked at once it is closed."""
+
+    closed = ""
+
+    def stat(self, name: str, **where: object) -> os.stat_result:  # type: ignore[override]
+        if name == self.closed:
+            raise PermissionError(errno.EACCES, "Permission denied", name)
+        return os.stat(name, **where)  # type: ignore[arg-type]
+
+
+def test_a_path_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:
+    """Where the workspace was closed to us meanwhile, the capture is refused with the path and the reason."""
+    place, calls = tmp_path / "w", ClosedCalls()
+    fill(place, {"d/a": b"one\n"})
+    create_state(str(place))
+    with Site(str(place), calls) as site, open_shadow(site, "overlay") as shadow:
+        shell(shadow, "echo more >> d/a")
+        look = snapshot(site.path, None)
+        calls.closed = "a"
+        for base in (None, look):
+            with pytest.raises(Blocked, match="d/a in the workspace cannot be seen: Permission denied"):
+                shadow.capture((), base)

@@ -114,7 +114,7 @@ class _Comparison:
             _still(self._seen, self._changes),
             _still(self._sources, self._changes),
             _summed(by_products),
-            tuple(self._suspicious),
+            tuple(sorted(self._suspicious)),
             tuple(Remark(path, reason) for path, reason in sorted(self._refused.items())),
             tuple(sorted(path for path in self._moved if path in self._changes)),
         )
@@ -180,7 +180,10 @@ class _Comparison:
         except OSError as error:
             if error.errno in _NOT_SHOWN:
                 return None
-            raise
+            raise Blocked(
+                f"what stands at {printable(path)} in the workspace cannot be seen: {error.strerror}",
+                hint="Nothing was changed.",
+            ) from error
 
     def _sorted(self, pairs: dict[str, os.stat_result | None]) -> dict[str, os.stat_result | None]:
         """What may land, by its name alone."""

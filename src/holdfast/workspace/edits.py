@@ -203,22 +203,24 @@ def _still(
 
 
 def batches(all_touched: Iterator[Touched]) -> Iterator[list[Touched]]:
-    """Some at a time (E5)."""
+    """Some at a time (E5): of directories and files together no more than `AT_ONCE`."""
     batch: list[Touched] = []
     amount = 0
     for touched in all_touched:
-        for part in _parts(touched) if len(touched.files) > AT_ONCE else (touched,):
-            batch.append(part)
-            amount += 1 + len(part.files)
-            if amount >= AT_ONCE:
+        for part in _parts(touched) if len(touched.files) >= AT_ONCE else (touched,):
+            size = 1 + len(part.files)
+            if batch and amount + size > AT_ONCE:
                 yield batch
                 batch, amount = [], 0
+            batch.append(part)
+            amount += size
     if batch:
         yield batch
 
 
 def _parts(touched: Touched) -> Iterator[Touched]:
     directory, files, others = touched
-    yield Touched(directory, files[:AT_ONCE], others)
-    for start in range(AT_ONCE, len(files), AT_ONCE):
-        yield Touched(directory, files[start : start + AT_ONCE], [])
+    most = AT_ONCE - 1
+    yield Touched(directory, files[:most], others)
+    for start in range(most, len(files), most):
+        yield Touched(directory, files[start : start + most], [])

@@ -11,6 +11,7 @@ Invariants
       the answer is the same then, and its cost does not grow as git's does with the repository.
   I6  Git is spared altogether where the answer is its own without any doubt: what no rule can match is not ignored,
       and what plain rules ignore (`gitrules`) in a plain repository (`gitplain`) is, if it surely is not tracked.
+  I7  Git is not asked where it would wait for something else than a file of rules.
 
 A leading `./` keeps git from reading a meaning into the first characters of a path.
 """
@@ -18,10 +19,11 @@ A leading `./` keeps git from reading a meaning into the first characters of a p
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Sequence
 
 from holdfast.errors import Blocked
-from holdfast.model.path import parent_of, printable
+from holdfast.model.path import ancestors_of, parent_of, printable
 from holdfast.sandbox.process import Command, run
 from holdfast.workspace.gitindex import surely_untracked
 from holdfast.workspace.gitplace import place_of, require_plain_rules
@@ -29,7 +31,9 @@ from holdfast.workspace.gitplain import is_plain
 from holdfast.workspace.gitrules import Rulebook, Unclear
 from holdfast.workspace.plumbing import HARMLESS, QUIET
 from holdfast.workspace.site import Site
+from holdfast.workspace.touched import joined
 
+_RULES = ".gitignore"
 _TIMEOUT_MS = 60_000
 _MOST_NAMES = 1 << 22
 
@@ -78,7 +82,25 @@ def _ignored_in(site: Site, repository: str, candidates: list[str], rules: Ruleb
     untracked = bool(asked) and surely_untracked(site.workspace, repository, asked)
     if judged is not None and (untracked or not asked):
         return judged
+    _require_rules_are_files(site, start, asked)
     return [start + path for path in _asked(place, asked, untracked=untracked)]
+
+
+def _require_rules_are_files(site: Site, start: str, paths: Sequence[str]) -> None:
+    """I7. What is not there, or behind a link, git finds the words for."""
+    directories = {above for path in paths for above in ("", *ancestors_of(path))}
+    for directory in sorted(directories):
+        path = start + directory
+        try:
+            folder = site.workspace.directory(path.rstrip("/"))
+            found = site.calls.stat(_RULES, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            continue
+        if stat.S_IFMT(found.st_mode) not in (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR):
+            raise Blocked(
+                f"{printable(joined(path.rstrip('/'), _RULES))} is no file: git would wait for it",
+                hint="Nothing was changed. Remove it, or put a file there.",
+            )
 
 
 def _judged(site: Site, repository: str, candidates: Sequence[str], rules: Rulebook) -> list[str] | None:
@@ -115,7 +137,7 @@ def _answers(place: str, words: Sequence[str], asked: bytes, most: int, *, good:
     start = ("git", f"--git-dir={where.own}", f"--work-tree={where.top}", *HARMLESS)
     done = run(Command((*start, *words), place, QUIET, _TIMEOUT_MS, output_limit=most, stdin=asked))
     if done.exit_code not in good or done.output_truncated or done.output[-1:] not in (b"", b"\0"):
-        raise _unclear(done.output)
+        raise _unclear(b"it took too long" if done.timed_out else done.output)
     return done.output.split(b"\0")[:-1]
 
 
