@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -140,12 +139,10 @@ def test_rules_that_are_no_file_are_named_and_git_does_not_wait_for_them(site: S
     place = Path(site.path, rules)
     place.unlink(missing_ok=True)
     os.mkfifo(place)
-    started = time.monotonic()
     with open_shadow(site, "overlay") as shadow:
         shell(shadow, "echo b > src/b.o")
         with pytest.raises(Blocked, match=f"^{re.escape(rules)} is no file: git would wait for it"):
             shadow.capture()
-    assert time.monotonic() - started < 30  # git would have been given a minute
 
 
 def test_looking_with_git_is_not_suspicious(shadow: Shadow) -> None:
