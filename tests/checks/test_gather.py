@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
-import re
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,17 +15,12 @@ from holdfast.checks.reports import Criteria
 from holdfast.checks.toolchains import toolchains
 from holdfast.checks.viewed import tree_in
 from holdfast.errors import InvalidInput
-from holdfast.sandbox.process import Command, run
+from holdfast.sandbox.process import run
 from holdfast.sandbox.view import View
+from projects import MAVEN, NODE, PYTHON, REAL_HOME, RUST, need, need_maven
 
 Gather = Callable[..., Verification]
 AUTO = Wanted()
-REAL_HOME = pwd.getpwuid(os.getuid()).pw_dir
-
-
-def need(tool: str) -> None:
-    if shutil.which(tool) is None:
-        pytest.skip(f"{tool} is not installed")
 
 
 @pytest.fixture
@@ -53,14 +45,6 @@ def kinds(verification: Verification) -> dict[str, bool]:
     for receipt in verification.receipts:
         levels[receipt.kind] = levels.get(receipt.kind, True) and receipt.passed
     return levels
-
-
-PYTHON = {
-    "pyproject.toml": "[tool.pytest.ini_options]\n[tool.mypy]\nfiles = ['app']\n[tool.ruff]\n",
-    "app/__init__.py": "",
-    "app/core.py": "def double(x: int) -> int:\n    return 2 * x\n",
-    "tests/test_core.py": "from app.core import double\n\n\ndef test_double() -> None:\n    assert double(2) == 4\n",
-}
 
 
 class TestPython:
@@ -127,13 +111,6 @@ class TestPython:
             assert (kinds(verification)["tests"], verification.tested) == (passed, passed)
 
 
-NODE = {
-    "package.json": '{"name": "x", "scripts": {"test": "node check.js"}}',
-    "lib.js": "module.exports = { double: (x) => 2 * x };\n",
-    "check.js": "const { double } = require('./lib');\nif (double(2) !== 4) process.exit(1);\n",
-}
-
-
 class TestNode:
     def test_right_and_wrong(self, check: Gather) -> None:
         """npm test is run for real; a wrong result, a broken import and broken syntax are each found."""
@@ -167,64 +144,12 @@ class TestRust:
     def test_right_and_wrong(self, check: Gather) -> None:
         """cargo check and cargo test are run offline, in a home of their own."""
         need("cargo")
-        source = "pub fn double(x: i32) -> i32 { 2 * x }\n#[test]\nfn doubles() { assert_eq!(double(2), %s); }\n"
-        manifest = '[package]\nname = "x"\nversion = "0.1.0"\nedition = "2021"\n'
-        for value, passed in (("4", True), ("5", False)):
-            verification = check({"Cargo.toml": manifest, "src/lib.rs": source % value})
+        for factor, passed in (("2", True), ("3", False)):
+            verification = check({**RUST, "src/lib.rs": RUST["src/lib.rs"].replace("2 * x", f"{factor} * x")})
             if verification.not_run:
                 pytest.skip(verification.not_run[0].detail)
             assert kinds(verification) == {"syntax": True, "types": True, "tests": passed}
             assert verification.tested == passed
-
-
-# Versions that agree with each other; where the user's repository holds others, the test says so.
-POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>x</groupId><artifactId>x</artifactId><version>1</version>
-  <properties>
-    <maven.compiler.source>17</maven.compiler.source>
-    <maven.compiler.target>17</maven.compiler.target>
-    <project.build.sourceEncoding>UTF-8</project.build.sourceEncoding>
-  </properties>
-  <dependencies>
-    <dependency>
-      <groupId>org.junit.jupiter</groupId><artifactId>junit-jupiter</artifactId>
-      <version>5.10.2</version><scope>test</scope>
-    </dependency>
-  </dependencies>
-  <build><plugins>
-    <plugin><artifactId>maven-resources-plugin</artifactId><version>3.3.1</version></plugin>
-    <plugin><artifactId>maven-compiler-plugin</artifactId><version>3.13.0</version></plugin>
-    <plugin><artifactId>maven-surefire-plugin</artifactId><version>3.2.5</version></plugin>
-  </plugins></build>
-</project>
-"""
-MAVEN = {
-    "pom.xml": POM,
-    "src/main/java/Sum.java": "class Sum { static int of(int a, int b) { return a + b; } }\n",
-    "src/test/java/SumTest.java": (
-        "import static org.junit.jupiter.api.Assertions.assertEquals;\nimport org.junit.jupiter.api.Test;\n"
-        "class SumTest { @Test void adds() { assertEquals(4, Sum.of(2, 2)); } }\n"
-    ),
-}
-
-
-def need_maven(tmp_path: Path) -> None:
-    """One that heeds what checks are told, and builds the right project offline out of the user's own repository."""
-    need("mvn")
-    env = {name: os.environ[name] for name in ("PATH", "HOME")}
-    version = run(Command(("mvn", "--version"), str(tmp_path), env, 60_000)).output.decode(errors="replace")
-    told = dict(toolchains(REAL_HOME).env)
-    if re.search(r"Apache Maven 3\.[0-8]\.", version) and "MAVEN_OPTS" not in told:
-        pytest.skip("a Maven before 3.9 does not read MAVEN_ARGS, in which checks are told where the packages are")
-    for name, text in MAVEN.items():
-        (tmp_path / "tried" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "tried" / name).write_text(text)
-    argv = ("mvn", "--offline", "--batch-mode", f"-Dmaven.repo.local={REAL_HOME}/.m2/repository", "test")
-    tried = run(Command(argv, str(tmp_path / "tried"), env, 120_000))
-    if tried.exit_code != 0:
-        lines = [line for line in tried.output.decode(errors="replace").splitlines() if "ERROR" in line]
-        pytest.skip(f"mvn cannot build offline here: {lines[0][:300] if lines else 'it says nothing'}")
 
 
 class TestJava:

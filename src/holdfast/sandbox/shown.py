@@ -39,8 +39,8 @@ _ETC_PLACE = "/etc"
 # No keys, no credentials, no host-wide settings of package managers, which may hold tokens.
 _ETC = """alternatives bash.bashrc ca-certificates ca-certificates.conf crypto-policies/back-ends debian_version fonts
     group host.conf hosts inputrc java-* ld.so.cache ld.so.conf ld.so.conf.d locale.alias locale.conf localtime magic
-    mime.types nsswitch.conf os-release passwd perl pki/ca-trust/extracted pki/tls/certs profile protocols
-    python3* services ssl/certs ssl/openssl.cnf terminfo timezone""".split()
+    maven/logging maven/m2.conf mime.types nsswitch.conf os-release passwd perl pki/ca-trust/extracted pki/tls/certs
+    profile protocols python3* services ssl/certs ssl/openssl.cnf terminfo timezone""".split()
 _SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3", "/bin/python3")
 
 
