@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -78,7 +79,7 @@ def rows_made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
     make = glance._rows
 
-    def counted(answers: bytes) -> list[tuple[int, ...]]:
+    def counted(answers: array[int]) -> list[tuple[int, ...]]:
         found = make(answers)
         made.append(len(found))
         return found

@@ -107,6 +107,26 @@ def test_a_process_that_looks_again_reads_no_index_and_nothing_twice(state: Path
     assert (calls.opened, calls.listed) == ([], 0)
 
 
+def test_a_file_that_was_only_touched_is_read_once(state: Path) -> None:
+    """Its new time is remembered although no digest changed, not even those of the directories around it."""
+    before = remembered(state).digest
+    os.utime(state.parent / "a" / "1.txt")
+    time.sleep(SETTLED_S)
+    assert remembered(state).digest == before
+    calls = CountingCalls()
+    assert remembered(state, calls).digest == before
+    assert (calls.opened, calls.listed) == ([], 0)
+
+
+def test_an_earlier_snapshot_stays_as_it_was(state: Path) -> None:
+    """What a later look finds below a directory does not show in the earlier one, which shares what did not change."""
+    earlier = remembered(state)
+    entries = list(earlier.entries())
+    (state.parent / "a" / "1.txt").write_bytes(b"other")
+    assert remembered(state).digest != earlier.digest
+    assert list(earlier.entries()) == entries
+
+
 def test_few_changes_are_not_worth_writing_an_index(state: Path) -> None:
     """The file stays until so much would be read again that writing it costs less; one large file is much."""
     with_index(state)
@@ -310,6 +330,17 @@ class Meadow:
         path = self.place()
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
+    def swap(self) -> None:
+        """Something of another kind under the same name."""
+        path = self.place()
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+            path.write_bytes(b"was a directory")
+        else:
+            path.unlink()
+            path.mkdir()
+            (path / "a").write_bytes(b"was none")
+
     def rename(self) -> None:
         self.place().rename(self.place())
 
@@ -339,8 +370,8 @@ class Meadow:
         time.sleep(0.021)
 
     def edit(self) -> None:
-        kinds = (self.write, self.write, self.mkdir, self.mkdir, self.remove, self.rename, self.link, self.hard_link,
-                 self.chmod, self.attribute, self.hide, self.settle)  # fmt: skip
+        kinds = (self.write, self.write, self.mkdir, self.mkdir, self.remove, self.swap, self.rename, self.link,
+                 self.hard_link, self.chmod, self.attribute, self.hide, self.settle)  # fmt: skip
         try:
             self.rng.choice(kinds)()
         except OSError:

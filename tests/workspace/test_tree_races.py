@@ -18,17 +18,23 @@ Deed = Callable[[], object]
 
 
 class Neighbour(Calls):
-    """The real kernel, and somebody who acts on the real files just before or after a name is opened or read."""
+    """The real kernel, and somebody who acts on the real files just before or after a name is seen, opened or read."""
 
-    def __init__(self, name: str, *, before_open: Deed | None = None, after_read: Deed | None = None,
-                 after_seek: Deed | None = None, times: int = 1) -> None:  # fmt: skip
+    def __init__(self, name: str, *, before_look: Deed | None = None, before_open: Deed | None = None,
+                 after_read: Deed | None = None, after_seek: Deed | None = None, times: int = 1) -> None:  # fmt: skip
         self._name = name
+        self._before_look = before_look
         self._before_open = before_open
         self._after_read = after_read
         self._after_seek = after_seek
         self._times = times
         self._watched = -1
         self.reached: list[str] = []
+
+    def lstat(self, path: bytes, *, dir_fd: int | None = None) -> os.stat_result:  # type: ignore[override]
+        if self._before_look is not None and os.fsdecode(path) == self._name:
+            self._act(self._before_look)
+        return os.lstat(path, dir_fd=dir_fd)
 
     def open(  # type: ignore[override]
         self, path: str | bytes, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
@@ -202,6 +208,19 @@ def test_names_that_vanish_after_they_were_listed_are_not_there(tree: Path) -> N
     deed = (tree / "other").unlink
     taken = snapshot(str(tree), None, calls=Neighbour("(list)", after_read=deed))
     assert [path for path, _ in taken.entries()] == ["dir", "dir/inner", "dir/victim"]
+
+
+@pytest.mark.parametrize("after", ["victim", "other"])
+def test_a_name_that_vanishes_from_a_known_directory_is_not_there(tree: Path, after: str) -> None:
+    """A file gone between the look at its directory, which stands as known, and the look at itself is simply gone."""
+    state = tree / ".holdfast"
+    state.mkdir()
+    time.sleep(0.05)
+    snapshot(str(tree), str(state))
+    gone = next(path for path in (tree / "dir" / after, tree / after) if path.exists())
+    taken = snapshot(str(tree), str(state), calls=Neighbour(after, before_look=gone.unlink))
+    assert taken.get(str(gone.relative_to(tree))) is None
+    assert taken.digest == snapshot(str(tree), None).digest
 
 
 def test_a_renamed_file_is_never_lost(tree: Path) -> None:

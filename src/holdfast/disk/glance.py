@@ -12,11 +12,12 @@ Invariants
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Sequence
 from itertools import repeat
 
-# struct statx, the same on every architecture.
-ANSWER = 256
+# struct statx, the same on every architecture, in words of eight bytes.
+ANSWER = 32
 _NOFOLLOW, _NO_AUTOMOUNT = 0x100, 0x800
 _BASIC = 0x7FF
 _FEW = 128
@@ -30,15 +31,16 @@ class Glass:
     def __init__(self) -> None:
         self._make_room(_FEW)
 
-    def answers(self, directory: int, names: Sequence[bytes]) -> bytes | None:
+    def answers(self, directory: int, names: Sequence[bytes]) -> array[int] | None:
         """What the kernel says of each name, one after the other; None where it does not say it of all (G1)."""
         if _statx is None:
             return None
         if len(names) > len(self._places):
             self._make_room(2 * len(names))
         failed = map(_statx, repeat(directory), names, repeat(_NOFOLLOW | _NO_AUTOMOUNT), repeat(_BASIC), self._places)
-        return None if any(failed) else ctypes.string_at(self._room, len(names) * ANSWER)
+        return None if any(failed) else self._room[: ANSWER * len(names)]
 
     def _make_room(self, most: int) -> None:
-        self._room = ctypes.create_string_buffer(most * ANSWER)
-        self._places = [ctypes.byref(self._room, number * ANSWER) for number in range(most)]
+        self._room = array("Q", bytes(8 * ANSWER * most))
+        room = ctypes.c_uint64.from_buffer(self._room)
+        self._places = [ctypes.byref(room, 8 * ANSWER * number) for number in range(most)]

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import starmap
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
@@ -127,6 +127,25 @@ class Block:
         except struct.error:
             return False  # a time after the year 2262, for which there is no stamp
 
+    def differing(self, start: int, rows: list[Row]) -> list[int]:
+        """Where, from `start` on, these are not the stat rows."""
+        at = start * STAMP.size
+        known = STAMP.iter_unpack(self.stamps[at : at + len(rows) * STAMP.size])
+        return [start + n for n, (old, row) in enumerate(zip(known, rows, strict=True)) if old != row]
+
+    def patched(self, changed: Mapping[int, Entry], children: dict[int, Block]) -> Block:
+        """The same names, and other entries at some of them: what `sealed` would make of that."""
+        start, end = self._records()
+        facts, stamps = bytearray(self.facts), bytearray(self.stamps)
+        for position, (record, stamp, _) in changed.items():
+            at, place = start + position * _RECORD.size, position * STAMP.size
+            facts[at : at + _RECORD.size], stamps[place : place + STAMP.size] = record, stamp
+        if end < len(facts) or any(entry.extra for entry in changed.values()):
+            extras = self.extras() | {position: entry.extra for position, entry in changed.items()}
+            facts[end:] = _joined(extras)
+            _HEADER.pack_into(facts, 0, self.count, start - _HEADER.size, len(facts) - end)
+        return Block(bytes(facts), bytes(stamps), children, blake3(facts).digest())
+
     def row(self, position: int) -> Row:
         return STAMP.unpack_from(self.stamps, position * STAMP.size)
 
@@ -207,10 +226,14 @@ class Block:
 def sealed(names: list[bytes], entries: list[Entry], children: dict[int, Block]) -> Block:
     """Pack and digest one directory; `names` are sorted."""
     joined = b"\0".join(names)
-    extras = b"".join(_EXTRA.pack(n, len(e.extra)) + e.extra for n, e in enumerate(entries) if e.extra)
+    extras = _joined({position: entry.extra for position, entry in enumerate(entries) if entry.extra})
     parts = [_HEADER.pack(len(names), len(joined), len(extras)), joined, *(e.record for e in entries), extras]
     facts = b"".join(parts)
     return Block(facts, b"".join([e.stamp for e in entries]), children, blake3(facts).digest())
+
+
+def _joined(extras: Mapping[int, bytes]) -> bytes:
+    return b"".join(_EXTRA.pack(at, len(extras[at])) + extras[at] for at in sorted(extras) if extras[at])
 
 
 def restored(facts: bytes, stamps: bytes, children: list[Block], digest: bytes) -> Block:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import TypeAlias
 
@@ -45,10 +45,11 @@ Edit: TypeAlias = tuple[str, Seen, Image, Bytes]
 class _Known:
     """One directory of the look. Few of its names are asked for, so they are found by halving."""
 
-    __slots__ = ("_names", "block")
+    __slots__ = ("_extras", "_names", "block")
 
     def __init__(self, block: Block) -> None:
         self.block, self._names = block, block.names()
+        self._extras: Mapping[int, bytes] | None = None
 
     def positions(self, names: list[str]) -> list[int]:
         """Where names in ASCII are; negative for nowhere."""
@@ -65,7 +66,9 @@ class _Known:
     def below(self, position: int, standing: os.stat_result) -> _Known | None:
         """A directory in it that still stands as the look has read it, without attributes; None for any other."""
         block = self.block.children.get(position)
-        if block is None or position in self.block.extras():
+        if self._extras is None:
+            self._extras = self.block.extras()
+        if block is None or position in self._extras:
             return None
         return _Known(block) if self.block.has_rows(position, [row_of(standing)]) else None
 

@@ -53,12 +53,9 @@ class Glancing:
         None where a glance does not tell: something is gone, or on another file system than this device's.
         """
         answers = self._glass.answers(directory, names)
-        if answers is None:
+        if answers is None or answers[_DEVICE::ANSWER].tobytes() != _numbers_of(device) * len(names):
             return None
-        words = array("Q", answers)
-        if words[_DEVICE :: ANSWER // 8].tobytes() != _numbers_of(device) * len(names):
-            return None
-        compared = b"".join([words[field :: ANSWER // 8] for field in _COMPARED])
+        compared = b"".join([answers[field::ANSWER] for field in _COMPARED])
         part = block, start
         if self._before.get(part) != compared:
             rows = _rows(answers)
@@ -77,11 +74,12 @@ def _numbers_of(device: int) -> bytes:
     return array("I", (os.major(device), os.minor(device))).tobytes()
 
 
-def _rows(answers: bytes) -> list[Row]:
+def _rows(words: array[int]) -> list[Row]:
     """As `block.row_of` makes them of an `lstat`."""
-    words, halves, quarters = array("Q", answers), array("I", answers), array("H", answers)
-    seconds = array("q", answers)  # which may lie before 1970
-    eighth, fourth, half = ANSWER // 8, ANSWER // 4, ANSWER // 2
+    raw = words.tobytes()
+    halves, quarters = array("I", raw), array("H", raw)
+    seconds = array("q", raw)  # which may lie before 1970
+    eighth, fourth, half = ANSWER, 2 * ANSWER, 4 * ANSWER
     modified = zip(seconds[_MODIFIED::eighth], halves[_MODIFIED_NANOSECONDS::fourth], strict=True)
     changed = zip(seconds[_CHANGED::eighth], halves[_CHANGED_NANOSECONDS::fourth], strict=True)
     columns = (

@@ -1,13 +1,15 @@
 """The digest a tree will have: the known blocks of a snapshot, with the changed directories sealed anew.
 
-Cost grows with the change: a directory without a change below it keeps its block.
-The stamps of changed entries are NEVER, since nothing of this stands on a disk; digests do not cover them.
+Cost grows with the change: a directory without a change below it keeps its block, and one with the same names most of
+its bytes. The stamps of changed entries are NEVER, since nothing of this stands on a disk; digests do not cover them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 from holdfast.model.changeset import Change
 from holdfast.model.image import Image
@@ -25,6 +27,8 @@ from holdfast.workspace.block import (
 )
 
 _KINDS = {"file": FILE, "directory": DIRECTORY, "symlink": SYMLINK}
+# One name: its entry, and the block of a directory.
+_One: TypeAlias = "tuple[Entry, Block | None]"
 
 
 class _Branch:
@@ -51,35 +55,53 @@ def block_after(root: Block, changes: Iterable[Change]) -> Block:
 
 def _sealed_after(block: Block | None, branch: _Branch) -> Block:
     """Depth is bounded by the length of a path."""
-    entries, children = _entries_of(block)
-    for name, below in branch.below.items():
-        image = below.image if below.is_changed else _image(entries.get(name))
-        if image is None:
-            entries.pop(name, None)
-            children.pop(name, None)
-            continue
-        if image.kind == "directory":
-            child = _sealed_after(children.get(name), below)
-            children[name] = child
-            entries[name] = _entry(image, child.digest)
+    names = block.names() if block is not None else []
+    extras = block.extras() if block is not None else {}
+    found = [(name, _place(names, name)) for name in branch.below]
+    after = {name: _after(block if place >= 0 else None, place, extras, branch.below[name]) for name, place in found}
+    if block is None or any(place < 0 or after[name] is None for name, place in found):
+        return _put_together(block, names, after)
+    # The names stay, as nearly everywhere: only what differs is put in.
+    places = {place: one for name, place in found if (one := after[name]) is not None}
+    children = {place: child for place, child in block.children.items() if place not in places}
+    children.update((place, child) for place, (_, child) in places.items() if child is not None)
+    return block.patched({place: entry for place, (entry, _) in places.items()}, children)
+
+
+def _after(known: Block | None, place: int, extras: Mapping[int, bytes], below: _Branch) -> _One | None:
+    """What is at one name then, and below it; None for nothing."""
+    image = below.image
+    if not below.is_changed and known is not None:
+        image = image_of(known.record(place), extras.get(place, b""))
+    if image is None:
+        return None
+    if image.kind != "directory":
+        return _entry(image, bytes.fromhex(image.digest) if image.digest else bytes(32)), None
+    child = _sealed_after(known.children.get(place) if known is not None else None, below)
+    return _entry(image, child.digest), child
+
+
+def _put_together(block: Block | None, names: list[bytes], after: Mapping[bytes, _One | None]) -> Block:
+    """A directory with other names than before."""
+    records = block.records() if block is not None else []
+    children = block.children if block is not None else {}
+    there: dict[bytes, _One] = {
+        name: (Entry(record, NEVER, extra), children.get(place))
+        for place, (name, (record, extra)) in enumerate(zip(names, records, strict=True))
+    }
+    for name, one in after.items():
+        if one is None:
+            there.pop(name, None)
         else:
-            children.pop(name, None)
-            entries[name] = _entry(image, bytes.fromhex(image.digest) if image.digest else bytes(32))
-    names = sorted(entries)
-    kept = {place: children[name] for place, name in enumerate(names) if name in children}
-    return sealed(names, [entries[name] for name in names], kept)
+            there[name] = one
+    ordered = sorted(there)
+    kept = {place: child for place, name in enumerate(ordered) if (child := there[name][1]) is not None}
+    return sealed(ordered, [there[name][0] for name in ordered], kept)
 
 
-def _entries_of(block: Block | None) -> tuple[dict[bytes, Entry], dict[bytes, Block]]:
-    if block is None:
-        return {}, {}
-    names = block.names()
-    rows = {name: Entry(record, NEVER, extra) for name, (record, extra) in zip(names, block.records(), strict=True)}
-    return rows, {names[place]: child for place, child in block.children.items()}
-
-
-def _image(entry: Entry | None) -> Image | None:
-    return image_of(entry.record, entry.extra) if entry is not None else None
+def _place(names: list[bytes], name: bytes) -> int:
+    at = bisect_left(names, name)
+    return at if at < len(names) and names[at] == name else -1
 
 
 def _entry(image: Image, digest: bytes) -> Entry:

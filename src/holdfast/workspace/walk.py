@@ -11,7 +11,7 @@ Invariants
   W2  The list of names belongs to the directory's own stat row: that row was equal before and after the look.
   W3  At most OPEN_DIRECTORIES descriptors are held. An ancestor parked for that is reopened as `..`
       and must prove to be the same inode.
-  W4  A directory with equal rows everywhere keeps its known block, the very same object.
+  W4  A directory with equal rows everywhere keeps its known block, the very same object (see `frame`).
 """
 
 from __future__ import annotations
@@ -19,24 +19,12 @@ from __future__ import annotations
 import os
 import stat
 import time
-from typing import NamedTuple
 
 from holdfast.disk.calls import Calls
 from holdfast.errors import Blocked, Conflict
 from holdfast.model.path import STATE_DIRECTORY, printable
-from holdfast.workspace.block import (
-    DIRECTORY,
-    LOCKED_DIRECTORY,
-    NEVER,
-    STAMP,
-    Block,
-    Entry,
-    Row,
-    directories_in,
-    packed,
-    row_of,
-    sealed,
-)
+from holdfast.workspace.block import DIRECTORY, LOCKED_DIRECTORY, NEVER, STAMP, Block, Entry, Row, packed, row_of
+from holdfast.workspace.frame import Frame, Known
 from holdfast.workspace.glance import glancing
 from holdfast.workspace.index import Index
 from holdfast.workspace.reader import GONE, MOUNTED, MOVED, Reader
@@ -46,8 +34,9 @@ OPEN_DIRECTORIES = 64
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PAUSE_S = 0.002
-# For `Walk.read`: so many entries are put together, and so many bytes are hashed, while one small file is read.
-_LIKE_ONE_FILE, _SMALL_FILE = 16, 1 << 14
+# For `Walk.read`: so many entries are put together, so many compared, and so many bytes hashed, while one small file
+# is read.
+_GATHERED, _COMPARED, _SMALL_FILE = 16, 128, 1 << 14
 # Bounds the memory for one huge directory: a stat result is ten times as large as what is kept of it.
 _BATCH = 1024
 # By name, whatever it is: a linked work tree's `.git` is a file.
@@ -55,105 +44,11 @@ _LEFT_OUT = frozenset((b".git",))
 _LEFT_OUT_OF_ROOT = _LEFT_OUT | {os.fsencode(STATE_DIRECTORY)}
 
 
-class Known(NamedTuple):
-    """What an earlier look knew of a directory; an empty row matches none."""
-
-    block: Block | None = None
-    row: Row = ()
-    xattrs: bytes = b""
-
-
-class Frame:
-    """A directory being walked. `entries` is None as long as nothing differs from the known block."""
-
-    __slots__ = ("attempts", "children", "entries", "extras", "fd", "known", "name", "names", "place", "row", "unmoved",
-                 "waiting", "xattrs")  # fmt: skip
-
-    def __init__(self, fd: int, name: bytes, place: int) -> None:
-        self.fd = fd
-        self.name = name
-        self.place = place
-        self.attempts = 0
-        self.begin(Known(), ())
-
-    def begin(self, known: Known, row: Row) -> None:
-        """A new look. `unmoved` says that the list of names, mode, owner and attributes are as known."""
-        self.known = known.block
-        self.row = row
-        self.unmoved = known.block is not None and row == known.row
-        self.xattrs = known.xattrs
-        self.names: list[bytes] = []
-        self.entries: list[Entry] | None = None
-        self.extras: dict[int, bytes] | None = None
-        self.children: dict[int, Block] = known.block.children if known.block is not None else {}
-        self.waiting: list[int] = []
-
-    def known_entry(self, place: int) -> Entry:
-        assert self.known is not None
-        if self.extras is None:
-            self.extras = self.known.extras()
-        return Entry(self.known.record(place), self.known.stamp(place), self.extras.get(place, b""))
-
-    def known_child(self, place: int) -> Known:
-        """What was known of the subdirectory at a place of this frame."""
-        child = self.children.get(place)
-        if child is None:
-            return Known()
-        entry = self.known_entry(place) if self.entries is None else self.entries[place]
-        return Known(child, STAMP.unpack(entry.stamp), entry.extra)
-
-    def differ(self, upto: int) -> None:
-        """From here on the directory has entries of its own, the first `upto` of them as known."""
-        self.entries = [self.known_entry(place) for place in range(upto)]
-        self.names = self.names[:upto]
-        self.children = {place: child for place, child in self.children.items() if place < upto}
-
-    def add(self, name: bytes, entry: Entry, known_place: int) -> None:
-        """The next entry; a directory inherits what was known below the same name."""
-        assert self.entries is not None
-        if self.known is not None and entry.record[:1] == DIRECTORY and known_place in self.known.children:
-            self.children[len(self.entries)] = self.known.children[known_place]
-        self.names.append(name)
-        self.entries.append(entry)
-
-    def wait(self) -> None:
-        """All entries are there; the subdirectories come next, in order."""
-        if self.entries is not None:
-            places = [place for place, entry in enumerate(self.entries) if entry.record[:1] == DIRECTORY]
-        else:
-            places = directories_in(self.known) if self.known is not None else []
-        self.waiting = places[::-1]
-
-    def settle(self, place: int, entry: Entry, child: Block | None) -> None:
-        """The subdirectory that was waited for is done."""
-        self.waiting.pop()
-        if self.entries is None:
-            if child is self.children.get(place) and entry == self.known_entry(place):
-                return
-            self.differ(len(self.names))
-        assert self.entries is not None
-        self.entries[place] = entry
-        if child is not None:
-            self.children[place] = child
-        else:
-            self.children.pop(place, None)
-
-    def block(self) -> Block:
-        """What is known now; the known block itself if it says the same (W4)."""
-        old = self.known
-        if self.entries is None and old is not None:
-            return old
-        new = sealed(self.names, self.entries or [], self.children)
-        if old is not None and (new.facts, new.stamps) == (old.facts, old.stamps) and new.children == old.children:
-            return old
-        return new
-
-
 class Walk:
     """One pass over one tree.
 
     `read` is what it did besides looking, in small files read: a large file counts for many of them,
-    and so does a large directory that was put together anew.
+    and so does a large directory in which something was looked for, or that was put together anew.
     """
 
     def __init__(self, calls: Calls, workers: int) -> None:
@@ -254,9 +149,9 @@ class Walk:
                 raise Conflict(f"{self._path()}: another file system was mounted here while it was read")
             frame.begin(known, row_of(found))
             whole = self._survey(frame)
-            if frame.unmoved and frame.entries is None:
-                return  # nothing was listed or read: all is as it was known when the row was taken
-            if whole and row_of(self._calls.fstat(frame.fd)) == frame.row:
+            # Where nothing was listed or read, all is as it was known when the row was taken.
+            untouched = frame.unmoved and not frame.differs
+            if whole and (untouched or row_of(self._calls.fstat(frame.fd)) == frame.row):
                 return
             # The next attempt lists again, and reads again only what differs from this one.
             known = Known(frame.block())
@@ -273,44 +168,48 @@ class Walk:
             xattrs = self._reader.xattrs(frame.fd)
             frame.xattrs, whole = xattrs or b"", xattrs is not None
         if known is None or frame.names != names:
-            whole &= self._gather(frame, 0, [])
+            whole &= self._gather(frame, names)
         else:
-            start, rows = self._first_difference(frame.fd, known, names)
-            if rows:
-                whole &= self._gather(frame, start, rows)
+            whole &= self._compare(frame, known)
         frame.wait()
         return whole
 
-    def _first_difference(self, fd: int, known: Block, names: list[bytes]) -> tuple[int, list[Row]]:
-        """Where the first batch that differs begins, and its rows; no rows if all are equal."""
-        for start in range(0, len(names), _BATCH):
-            part = names[start : start + _BATCH]
-            rows = self._glancing.differing(fd, known, start, part, self._device) if self._glancing else None
+    def _compare(self, frame: Frame, known: Block) -> bool:
+        """Of the names that are known, those that differ are read anew."""
+        whole = True
+        for start in range(0, len(frame.names), _BATCH):
+            part = frame.names[start : start + _BATCH]
+            rows = self._glancing.differing(frame.fd, known, start, part, self._device) if self._glancing else None
             if rows is None:
-                rows = self._reader.rows(fd, part)
+                rows = self._reader.rows(frame.fd, part)
                 if known.has_rows(start, rows):
                     continue
-            if rows:
-                return start, rows
-        return len(names), []
+            self.read += len(rows) // _COMPARED
+            for place in known.differing(start, rows):
+                entry = self._fresh(frame.fd, frame.names[place], rows[place - start])
+                if entry is None:
+                    whole = False
+                else:
+                    frame.change(place, entry)
+        return whole
 
-    def _gather(self, frame: Frame, start: int, rows: list[Row]) -> bool:
-        names, old = frame.names, frame.known.names() if frame.known is not None else []
+    def _gather(self, frame: Frame, old: list[bytes]) -> bool:
+        """Other names than the known ones: all entries are put together anew, as known where they still are."""
+        names, known = frame.names, frame.known
         places = {name: place for place, name in enumerate(old)}
-        frame.differ(start)
-        self.read += len(names) // _LIKE_ONE_FILE
+        frame.start_afresh()
+        self.read += len(names) // _GATHERED
         whole = True
-        for at in range(start, len(names), _BATCH):
+        for at in range(0, len(names), _BATCH):
             part = names[at : at + _BATCH]
-            for name, row in zip(part, rows or self._reader.rows(frame.fd, part), strict=True):
+            for name, row in zip(part, self._reader.rows(frame.fd, part), strict=True):
                 place = places.get(name, -1)
-                kept = place >= 0 and frame.known is not None and frame.known.row(place) == row
+                kept = place >= 0 and known is not None and known.row(place) == row
                 entry = frame.known_entry(place) if kept else self._fresh(frame.fd, name, row)
                 if entry is None:
                     whole = False
                 else:
                     frame.add(name, entry, place)
-            rows = []
         return whole
 
     def _fresh(self, fd: int, name: bytes, row: Row) -> Entry | None:
@@ -329,7 +228,8 @@ class Walk:
 
     def _listed(self, fd: int) -> list[bytes]:
         left_out = _LEFT_OUT_OF_ROOT if len(self._stack) == 1 else _LEFT_OUT
-        return sorted(name for name in map(os.fsencode, self._calls.names(fd)) if name not in left_out)
+        names = os.fsencode("\0".join(self._calls.names(fd))).split(b"\0")  # all at once; a name holds no NUL
+        return sorted(name for name in names if name and name not in left_out)
 
     def _park(self) -> None:
         """Close the descriptor of the ancestor that makes one too many (W3)."""
