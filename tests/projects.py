@@ -30,6 +30,26 @@ RUST = {
     "Cargo.toml": '[package]\nname = "x"\nversion = "0.1.0"\nedition = "2021"\n',
     "src/lib.rs": "pub fn double(x: i32) -> i32 { 2 * x }\n#[test]\nfn doubles() { assert_eq!(double(2), 4); }\n",
 }
+GO = {
+    "go.mod": "module x\n\ngo 1.19\n",
+    "double.go": "package x\n\nfunc Double(x int) int { return 2 * x }\n",
+    "double_test.go": (
+        'package x\n\nimport "testing"\n\nfunc TestDouble(t *testing.T) {\n'
+        '\tif Double(2) != 4 {\n\t\tt.Fatal("wrong")\n\t}\n}\n'
+    ),
+}
+RUBY = {
+    "Rakefile": "task :default\n",
+    "lib/twice.rb": "def twice(x) = 2 * x\n",
+    "spec/twice_spec.rb": (
+        'require_relative "../lib/twice"\nRSpec.describe("twice") { it("doubles") { expect(twice(2)).to eq(4) } }\n'
+    ),
+}
+GRADLE = {
+    "build.gradle": "apply plugin: 'java'\n",
+    "src/main/java/Sum.java": "class Sum { static int of(int a, int b) { return a + b; } }\n",
+}
+MAKE = {"Makefile": "test:\n\t@test $$(cat sum.txt) = 4\n", "sum.txt": "4\n"}
 # Versions that agree with each other; where the user's repository holds others, the test says so.
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>

@@ -54,7 +54,7 @@ KINDS: list[tuple[dict[str, str], str, tuple[str, ...]]] = [
     ({"Cargo.toml": "[package]\n"}, "Rust", ("cargo", "test")),
     ({"go.mod": "module x\n"}, "Go", ("go", "test", "./...")),
     ({"pom.xml": "<project/>"}, "Java (Maven)", ("mvn", "--offline")),
-    ({"build.gradle.kts": ""}, "Java (Gradle)", ("gradle", "--offline")),
+    ({"build.gradle.kts": ""}, "Java (Gradle)", ("gradle", "--gradle-user-home=.gradle/home", "--offline")),
     ({"App.sln": ""}, ".NET", ("dotnet", "test")),
     ({"src/App.csproj": ""}, ".NET", ("dotnet", "test")),
     ({"Gemfile": "", ".rspec": ""}, "Ruby", ("bundle", "exec", "rspec")),

@@ -228,7 +228,8 @@ def _namespaces(profile: Profile) -> tuple[str, ...]:
     userns = ("--disable-userns",) if _forbids_namespaces() else ()
     return (
         *("--unshare-all", "--unshare-user", *network, *userns, "--cap-drop", "ALL"),
-        *("--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "holdfast"),
+        # A name that is found in /etc/hosts: many programs ask for the address of their own host.
+        *("--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "localhost"),
     )
 
 

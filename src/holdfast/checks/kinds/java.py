@@ -8,7 +8,8 @@ from holdfast.checks.levels import Check
 from holdfast.checks.project import Found, Kind, Place
 
 _MAVEN = ("mvn", "--offline", "--batch-mode", "--quiet")
-_GRADLE = ("gradle", "--offline", "--no-daemon", "--console=plain")
+# It takes the user's home from the accounts, not from HOME, and cannot do without one to write in.
+_GRADLE = ("gradle", "--gradle-user-home=.gradle/home", "--offline", "--no-daemon", "--console=plain")
 
 
 def _maven(place: Place) -> Iterator[Found]:
