@@ -193,8 +193,9 @@ def test_a_missing_tool_is_said_and_never_passed(
     assert verification.unverified == f"unverified by tests: cannot run here: {tool} is not installed"
 
 
-def test_a_level_asked_for_by_name_must_run(check: Gather) -> None:
+def test_a_level_asked_for_by_name_must_run(check: Gather, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was asked for and cannot run is a failure; what was only detected is not."""
+    monkeypatch.setenv("PATH", "/nonexistent")
     files = {"go.mod": "module x\n", "a.json": "{}"}
     assert check(files).passed
     asked = check(files, Wanted(levels=("tests",)))

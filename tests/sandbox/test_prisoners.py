@@ -16,13 +16,15 @@ from holdfast.sandbox.confined import SHIFT, is_real_root, run_confined
 from holdfast.sandbox.process import Command
 from sandbox.cell import PLAIN, QUICK, SECRET, Cell, attempt, mounts, said, stayed_in
 
+# So long sleeps whoever these tests start, and nobody else: others may run beside them.
+NAP = f"6{os.getpid():07}"
 DAEMON = """
 import os, sys, time
 def fork():
     if os.fork(): os._exit(0)
 if not os.fork():
     {before}
-    time.sleep(600)
+    time.sleep({nap})
     os._exit(0)
 time.sleep(0.2)
 print('TRIED')
@@ -31,20 +33,20 @@ DAEMONS = {
     "a child": "pass",
     "double fork and new session": "fork(); os.setsid(); fork()",
     "closed output": "fork(); os.setsid(); fork(); os.closerange(0, 100)",
-    "no environment": "fork(); os.setsid(); os.closerange(0, 100); os.execve('/bin/sleep', ['innocent', '600'], {})",
+    "no environment": f"fork(); os.setsid(); os.closerange(0, 100); os.execve('/bin/sleep', ['i', '{NAP}'], {{}})",
     "undumpable": "import ctypes; ctypes.CDLL(None).prctl(4, 0); fork(); os.setsid(); os.closerange(0, 100)",
 }
 
 
 def sleepers() -> list[str]:
-    """Whoever sleeps 600 seconds on this host."""
+    """Whoever sleeps that long on this host."""
     lines = []
     for name in (name for name in os.listdir("/proc") if name.isdigit()):
         try:
             command = Path(f"/proc/{name}/cmdline").read_bytes()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if b"time.sleep(600)" in command or command in (b"innocent\x00600\0", b"sleep\x00600\0"):
+        if NAP.encode() in command:
             lines.append(command.decode())
     return lines
 
@@ -52,7 +54,7 @@ def sleepers() -> list[str]:
 @pytest.mark.parametrize("way", DAEMONS)
 def test_a_daemon_does_not_outlive_its_run(cell: Cell, way: str) -> None:
     """However a daemon detaches itself, it is dead when the run ends, and the result counts and names it."""
-    ran = cell.python(DAEMON.format(before=DAEMONS[way]))
+    ran = cell.python(DAEMON.format(before=DAEMONS[way], nap=NAP))
     stayed_in(ran)
     assert ran.finished.exit_code == 0
     assert ran.finished.left_behind == 1
@@ -174,13 +176,15 @@ sys.path[:0] = {path!r}
 from pathlib import Path
 from sandbox.cell import Cell
 cell = Cell(Path({place!r}), root={root})
-cell.run("sh", "-c", "echo $$ > started; setsid sleep 600 & sleep 600")
+cell.run("sh", "-c", "echo $$ > started; setsid sleep {nap} & sleep {nap}")
 """
 
 
 def test_when_we_are_killed_everything_inside_dies(public: Path) -> None:
     """SIGKILL to Holdfast itself ends the whole sandbox; nobody is left, nothing stays mounted."""
-    code = PARENT.format(path=[entry for entry in sys.path if entry], place=str(public / "cell"), root=is_real_root())
+    code = PARENT.format(
+        path=[entry for entry in sys.path if entry], place=str(public / "cell"), root=is_real_root(), nap=NAP
+    )
     before = mounts(public)
     parent = subprocess.Popen([sys.executable, "-c", code])
     started = public / "cell" / "layer0" / "upper" / "started"
@@ -198,13 +202,13 @@ def test_when_we_are_killed_everything_inside_dies(public: Path) -> None:
     assert mounts(public) == before
 
 
-STUBBORN = """
+STUBBORN = f"""
 import os, signal, time
 for number in range(1, 32):
     try: signal.signal(number, signal.SIG_IGN)
     except OSError: pass
 if os.fork(): os.setsid()
-time.sleep(600)
+time.sleep({NAP})
 """
 
 
