@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,8 +30,8 @@ class Api:
 
 
 @contextmanager
-def listening() -> Iterator[Api]:
-    """On a free port of the loopback, until the block ends."""
+def listening(tls: ssl.SSLContext | None = None) -> Iterator[Api]:
+    """On a free port of the loopback, until the block ends; over TLS it is called localhost."""
     api = Api()
 
     class Answers(BaseHTTPRequestHandler):
@@ -51,6 +52,9 @@ def listening() -> Iterator[Api]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     api.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        api.url = f"https://localhost:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

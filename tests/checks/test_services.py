@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import sqlite3
+import ssl
 import subprocess
 import threading
 import time
@@ -18,10 +19,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from certificates import certificate
 from holdfast.checks.health import check_health
 from holdfast.checks.unit import BOOTED, judged
 from holdfast.model.check import DatabaseCheck, HealthCheck, HttpCheck, ProcessCheck, ServiceCheck, TcpCheck
 from holdfast.model.execution import Receipt
+from servers import listening
 
 Health = Callable[[HealthCheck], Receipt]
 Serve = Callable[..., Any]
@@ -54,6 +57,22 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
                 return
         time.sleep(0.05)
     pytest.fail("the server did not start")
+
+
+def test_https_must_be_vouched_for(healthy: Health, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer over TLS counts only from a server whose certificate is trusted."""
+    both, alone = certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(both)
+    with listening(context) as api:
+        api.answers["GET /health"] = 200
+        check = HttpCheck(f"{api.url}/health", within_ms=500)
+        stranger = healthy(check)
+        assert not stranger.passed
+        assert "certificate" in stranger.detail
+        assert api.seen == []
+        monkeypatch.setenv("SSL_CERT_FILE", alone)
+        assert healthy(check).passed
 
 
 class TestTcp:
@@ -296,7 +315,39 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     process.wait()
 
 
+@pytest.fixture(scope="module")
+def secure_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
+    """One that speaks TLS only: its port, and the certificate that vouches for it."""
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed")
+    port, folder = free_port(), tmp_path_factory.mktemp("secure")
+    both, alone = certificate(folder)
+    tls = ["--tls-cert-file", both, "--tls-key-file", both, "--tls-ca-cert-file", alone, "--tls-auth-clients", "no"]
+    argv = ["redis-server", "--port", "0", "--tls-port", str(port), "--bind", "127.0.0.1", "--save", "", *tls]
+    process = subprocess.Popen([*argv, "--requirepass", PASSWORD], cwd=folder, stdout=subprocess.DEVNULL)
+    wait_for(port, process)
+    yield port, alone
+    process.kill()
+    process.wait()
+
+
 class TestRedis:
+    def test_over_tls_it_must_be_vouched_for(
+        self, healthy: Health, secure_redis: tuple[int, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """rediss:// is answered by a server whose certificate is trusted, for its name, and by no other."""
+        port, vouches = secure_redis
+        url = f"rediss://:{PASSWORD}@localhost:{port}/2"
+        stranger = healthy(DatabaseCheck(url, within_ms=300))
+        assert not stranger.passed
+        assert "certificate" in stranger.detail
+        monkeypatch.setenv("SSL_CERT_FILE", vouches)
+        assert "answered PONG" in healthy(DatabaseCheck(url)).detail
+        elsewhere = healthy(DatabaseCheck(url.replace("localhost", "127.0.0.1"), within_ms=300))
+        assert not elsewhere.passed
+        plain = healthy(DatabaseCheck(url.replace("rediss", "redis"), within_ms=300))
+        assert not plain.passed
+
     def test_it_answers_to_who_may_ask(self, healthy: Health, redis: Running) -> None:
         """With the password it answers PONG, in the database asked for; the receipt shows no password."""
         receipt = healthy(DatabaseCheck(f"redis://:{PASSWORD}@127.0.0.1:{redis.port}/2"))

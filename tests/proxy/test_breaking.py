@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import http.client
 import json
 import socket
@@ -12,10 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
+from certificates import certificate
 from holdfast.model.agent import Usage
 from holdfast.proxy.exchange import Timeouts
 from holdfast.proxy.server import ModelProxy
@@ -225,29 +222,9 @@ def test_the_end_does_not_wait_for_a_handshake() -> None:
             peer.close()
 
 
-def _certificate(folder: Path) -> tuple[str, str]:
-    """A self-signed one for localhost: its file with the key, and alone."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(7).not_valid_before(now - datetime.timedelta(1)).not_valid_after(now + datetime.timedelta(1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )  # fmt: skip
-    pem = made.public_bytes(serialization.Encoding.PEM)
-    plain = serialization.NoEncryption()
-    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    (folder / "both.pem").write_bytes(secret + pem)
-    (folder / "alone.pem").write_bytes(pem)
-    return str(folder / "both.pem"), str(folder / "alone.pem")
-
-
 def test_tls_is_verified(tmp_path: Path) -> None:
     """A certificate nobody vouches for is a 502 with the reason; vouched for, the same provider answers."""
-    both, alone = _certificate(tmp_path)
+    both, alone = certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(both)
     with providing(lambda _: OPENAI.reply(stream=True), context) as provider:
