@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.cli.checks_told import tell_receipts
 from holdfast.cli.consent import require_consent
 from holdfast.cli.documents import change_document, execution_document
 from holdfast.cli.ending import telling_failure
+from holdfast.cli.gate_told import require_approval, tell_decision
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.summary import summary
 from holdfast.cli.words import count, duration
 from holdfast.engine.difference import PlannedDifference
+from holdfast.errors import ApprovalNeeded
 from holdfast.model.path import printable
 from holdfast.wiring import Holdfast, user
 
 if TYPE_CHECKING:
+    from holdfast.engine.checking import Verified
     from holdfast.engine.history import Return
     from holdfast.engine.run_following import Followed
+    from holdfast.engine.simulator import Simulated
+    from holdfast.model.decision import Decision
 
 
 def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bool, preview: bool) -> str:
@@ -33,10 +39,15 @@ def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bo
         return ""
     if has_runs(hf):
         hf.runs.require_undoable(way.job.undoes, way.job.revives)  # before anybody is asked
-    require_consent(screen, question, difference, yes=yes)
+    judged = _judged(screen, hf, way, question, difference, yes=yes) if way.job.revives else None
+    if judged is None:
+        require_consent(screen, question, difference, yes=yes)
     with hf.taking_back(way) as following:  # while the person thought, a run may have begun; from here on none can
         with telling_failure(screen, hf):
-            execution = hf.go_back(way, approved_by=user())
+            if judged is not None:
+                execution = hf.execute(judged.simulated, verified=judged.verified, decision=judged.decision, way=way)
+            else:
+                execution = hf.go_back(way, approved_by=user())
         screen.answer({**execution_document(*hf.show(execution.id)), **_notes(way)})
         told = f", {count(len(way.services), 'service action')}" if way.services else ""
         screen.say(f"Restored {count(execution.changes, 'path')}{told} in {duration(execution.duration_ms)}.")
@@ -44,6 +55,34 @@ def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bo
         if following is not None:
             _tell_followed(screen, following(execution.id))
     return execution.id
+
+
+class _Judged(NamedTuple):
+    simulated: Simulated
+    verified: Verified
+    decision: Decision
+
+
+def _judged(
+    screen: Screen, hf: Holdfast, way: Return, question: str, difference: PlannedDifference, *, yes: bool
+) -> _Judged:
+    """What comes back lands once more: checked, judged and approved as any change; ApprovalNeeded where it is not."""
+    simulated = hf.again(way)
+    verified = hf.verify(simulated)
+    tell_receipts(screen, "Checked", verified.receipts)
+    decision = hf.evaluate(simulated, verified)
+    tell_decision(screen, decision)
+    if decision.verdict == "NEED_APPROVAL":
+        try:
+            if decision.approvals_needed > 1:
+                raise ApprovalNeeded(f"{decision.approvals_needed} people must approve what this brings back")
+            require_approval(screen, decision, simulated.plan.id, question, difference, yes=yes)
+        except ApprovalNeeded as error:
+            if decision.approvals_needed > 1 or (decision.typed_consent and not screen.can_ask()):
+                error.hint = "Nothing was changed. Apply the change once more, so that it can be approved."
+            raise
+        hf.approve(decision)
+    return _Judged(simulated, verified, decision)
 
 
 def has_runs(hf: Holdfast) -> bool:

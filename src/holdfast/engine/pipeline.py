@@ -163,8 +163,12 @@ class Pipeline:
             entry = self.ledger.append("refusal", body, time.time_ns())
             self.records.mark_projected(entry.seq)
 
-    def land(self, simulated: Simulated, verified: Verified, decision: Decision, *, approved_by: str) -> Execution:
+    def land(
+        self, simulated: Simulated, verified: Verified, decision: Decision, *, approved_by: str, job: Job | None = None
+    ) -> Execution:
         """All of it, if every gate is open; otherwise none of it, and the refusal is recorded.
+
+        `job` is a way back that lands something again, and that `simulated` is the report of (see `again`).
 
         When the tree moved elsewhere since the checks ran, or other checks are wanted now, they run again on what
         stands now; and what they show is judged again, since the decision stood on what they showed before.
@@ -172,7 +176,7 @@ class Pipeline:
         for _ in range(_VERIFY_TRIES):
             with self.locked():
                 if self._still_proves(verified, simulated):
-                    return self._land(simulated, verified, decision, approved_by)
+                    return self._land(simulated, verified, decision, approved_by, job or job_of(simulated))
             verified = self.simulator.verify(simulated)
             try:
                 require_passed(verified)
@@ -182,15 +186,18 @@ class Pipeline:
         restless = "the workspace keeps changing, so the checks never matched it"
         return self.refused(simulated, approved_by, verified.receipts, Conflict(restless, hint="Nothing was changed."))
 
-    def _land(self, simulated: Simulated, verified: Verified, decision: Decision, approved_by: str) -> Execution:
+    def _land(
+        self, simulated: Simulated, verified: Verified, decision: Decision, approved_by: str, job: Job
+    ) -> Execution:
+        assert job.change_set.digest == simulated.change_set.digest, "what was judged is what lands"
         try:
             custody = self.governance.custody_of(simulated.report.id)
             stands = self.governance.require_open_gates(simulated, decision, custody, self._tree)
         except HoldfastError as error:
             return self._refused(simulated, approved_by, verified.receipts, error)
         counting = tuple(judged.id for judged in stands.judged if judged.counts)
-        job = job_of(simulated)._replace(decision=decision.id, approvals=counting)
-        return self._execute(job, approved_by, verified.receipts)
+        papers = job._replace(simulation=simulated.report.id, decision=decision.id, approvals=counting)
+        return self._execute(papers, approved_by, verified.receipts)
 
     def _still_proves(self, verified: Verified, simulated: Simulated) -> bool:
         """Receipts for another change set, for another tree, or of other checks prove nothing about this one."""

@@ -221,11 +221,13 @@ class Holdfast:
         consent: str = "",
         verified: Verified | None = None,
         decision: Decision | None = None,
+        way: Return | None = None,
     ) -> Execution:
         """All of it, or none of it; raises what stopped it. Checks and decision that are missing come first.
 
         `approved_by` gives that person's approval in this call, signed with this user's key, where one is needed;
         from risk high on only together with `consent`, the plan's id, as a person would have to type it.
+        `way` is the way back that `again` made the simulation of.
         """
         from holdfast.engine.refusals import require_passed, require_typed
 
@@ -240,7 +242,8 @@ class Holdfast:
         except (VerificationFailed, ApprovalNeeded) as error:
             self.last = self.pipeline.refused(simulated, who, proof.receipts, error)
             raise
-        self.last = self.pipeline.land(simulated, proof, judged, approved_by=who or user())
+        job = way.job if way is not None else None
+        self.last = self.pipeline.land(simulated, proof, judged, approved_by=who or user(), job=job)
         self.pipeline.raise_failure()
         return self.last
 
@@ -285,8 +288,16 @@ class Holdfast:
 
         return restore_to(self.pipeline, at_ns)
 
-    def go_back(self, way: Return, *, approved_by: str) -> Execution:
-        """Carry out a previewed undo or restore."""
+    def again(self, way: Return) -> Simulated:
+        """What a way back that revives something would do, to be checked and judged like any change."""
+        from holdfast.engine.again import landing_again
+
+        return landing_again(self.pipeline, way.job)
+
+    def go_back(self, way: Return, *, approved_by: str, consent: str = "") -> Execution:
+        """Carry out a previewed undo or restore. One that revives something is judged, as `execute` does."""
+        if way.job.revives:
+            return self.execute(self.again(way), approved_by=approved_by, consent=consent, way=way)
         self.last = self.pipeline.execute(way.job, approved_by=approved_by)
         self.pipeline.raise_failure()
         return self.last
