@@ -14,6 +14,7 @@ import pytest
 from guarded import guard, put
 from holdfast.engine.checking import Verified
 from holdfast.errors import SandboxUnavailable
+from holdfast.model.check import CommandCheck, SuiteCheck
 from holdfast.model.plan import Plan
 from projects import GO, GRADLE, MAKE, MAVEN, NODE, PYTHON, REAL_HOME, RUBY, RUST, need, need_maven
 
@@ -89,6 +90,19 @@ def test_a_project_is_verified_in_the_sandbox(verified: Verify, tmp_path: Path, 
     assert outcomes == [right], [receipt.detail for receipt in found.receipts]
     if level == "tests":
         assert found.unverified == ""
+
+
+@pytest.mark.long
+def test_a_command_of_the_plan_finds_the_same_toolchain(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found for a project that was detected is there for a command that somebody wrote down, too."""
+    need("cargo")
+    monkeypatch.setenv("HOME", REAL_HOME)
+    ground = guard(workspace, {path: data.encode() for path, data in RUST.items()})
+    checks = CommandCheck(("cargo", "test", "--offline")), SuiteCheck(("cargo", "check", "--offline"))
+    plan = Plan("a test", (put("README", b"x\n"),), verify=checks)
+    found = ground.hf.verify(ground.hf.simulate(plan))
+    ground.hf.close()
+    assert [receipt.passed for receipt in found.receipts] == [True, True], [one.detail for one in found.receipts]
 
 
 def test_tests_may_talk_to_their_own_server_and_to_no_other(verified: Verify) -> None:

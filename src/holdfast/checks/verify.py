@@ -32,19 +32,21 @@ def verify(
     progress: Progress = silent,
     run: Run = run_plainly,
     written: str = "",
+    env: tuple[tuple[str, str], ...] = (),
 ) -> tuple[Receipt, ...]:
     """One receipt a check, in order; `tree_digest` names what stands in `directory`.
 
-    `written` is where the files that a command writes can be read afterwards; `directory` itself unless told.
+    `env` comes on top of a clean environment. `written` is where the files that a command writes can be read
+    afterwards; `directory` itself unless told.
     """
     receipts = []
     for done, check in enumerate(checks):
         progress(done, len(checks), shown(check.argv))
         started = time.monotonic()
         if isinstance(check, CommandCheck):
-            attempt = try_command(check.argv, directory, check.within_ms, run=run)
+            attempt = try_command(check.argv, directory, check.within_ms, run=run, env=env)
         else:
-            attempt = _tested(check, directory, run, written or directory)
+            attempt = _tested(check, directory, run, written or directory, env)
         took_ms = int((time.monotonic() - started) * 1000)
         receipts.append(
             Receipt(
@@ -62,13 +64,13 @@ def verify(
     return tuple(receipts)
 
 
-def _tested(check: SuiteCheck, directory: str, run: Run, written: str) -> Attempt:
+def _tested(check: SuiteCheck, directory: str, run: Run, written: str, env: tuple[tuple[str, str], ...]) -> Attempt:
     from holdfast.checks.junit import read_junit
     from holdfast.checks.linecoverage import read_coverage
     from holdfast.checks.reports import Ended, criteria_of, judged
 
     before = {path: _stamp(written, path) for path in (check.junit, check.coverage) if path}
-    attempt = try_command(check.argv, directory, check.within_ms, run=run)
+    attempt = try_command(check.argv, directory, check.within_ms, run=run, env=env)
     if attempt.hopeless:
         return attempt
     problems: list[str] = []

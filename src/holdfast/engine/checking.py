@@ -205,6 +205,7 @@ class Checking:
             progress=lambda done, total, text: self._progress(f"verify: {text}", done, total),
             run=run,
             written=written_to(view),
+            env=home.env,
         )
         if not _needs_gathering(plan, asked, settings.checks):
             return receipts, ""
