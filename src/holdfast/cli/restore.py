@@ -38,6 +38,7 @@ def command(face: Face, at: str, yes: bool, preview: bool) -> None:
             _nothing_to_do(face.screen, at_ns)
             return
         way = hf.preview_restore(at_ns)
+        face.screen.say(f"As it stood on {for_people(at_ns)}:")
         went = go_back(face.screen, hf, way, "Restore exactly this?", yes=yes, preview=preview)
         if not went and not preview and has_runs(hf):
             for undo in hf.runs.unfollowed():
