@@ -191,3 +191,11 @@ def test_a_stream_ends_with_the_document(guarded: Any, write: Callable[[str], st
     assert (lines[-1]["kind"], lines[-1]["status"]) == ("execution", "SUCCESS")
     failed = guarded("--stream-json", "undo", "e-none")
     assert json.loads(failed.out.splitlines()[-1])["error"]["code"] == "unknown_id"
+
+
+def test_log_says_that_there_is_more(guarded: Any) -> None:
+    """A list that ends at its limit says how to see the rest; one that is whole does not."""
+    for name in ("a", "b"):
+        assert guarded.apply({"intent": name, "steps": [{"write": name, "content": name}]}).status == 0
+    assert "holdfast log --limit 10" in guarded("log", "--limit", "1").err
+    assert guarded("log", "--limit", "2").err == ""

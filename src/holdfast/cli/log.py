@@ -18,12 +18,15 @@ from holdfast.cli.words import count, state
 def command(face: Face, search: str, limit: int) -> None:
     """List what happened, newest first."""
     with reading(face) as hf:
-        rows = hf.log(limit=limit, search=search)
+        found = hf.log(limit=limit + 1, search=search)
+    rows = found[:limit]
     face.screen.answer(list_document([row_document(row) for row in rows]))
     for row in rows:
         intent = shown(row.intent.strip().partition("\n")[0])
         changes = count(row.changes, "change")
         line = f"{row.id}  {for_people(row.at_ns)[:16]}  {state(row):<11}  {changes:>10}  {intent}"
         face.screen.say(face.screen.fitted(line))
+    if len(found) > limit:
+        face.screen.note(f"There is more: holdfast log --limit {10 * limit}")
     if not rows:
         face.screen.say("Nothing found." if search else "Nothing has happened here yet.")
