@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.errors import Blocked
+from holdfast.model.changeset import Change
+from holdfast.model.image import Image
+from holdfast.model.path import MAX_PATH_BYTES
 from holdfast.model.plan import Chmod, Create, Delete, Inline, Move, Plan, Step, Symlink, Write
+from holdfast.workspace.block import DIRECTORY, FILE, NEVER, Entry, packed, sealed
+from holdfast.workspace.tree import Snapshot
 
 NAMES = ("a", "b", "a.b", "d", "d/x", "d/y", "d/e", "d/e/z", "d.x", "ü", "\udcff")
 
@@ -54,3 +59,21 @@ def test_without_changes_the_digest_stays(tmp_path: Path) -> None:
     (tmp_path / "d" / "f").write_text("x")
     with holdfast.open(str(tmp_path)) as hf:
         assert hf.tree().digest_after(()) == hf.tree().digest
+
+
+def test_the_deepest_path_is_predicted() -> None:
+    """However deep a path may be, the digest over it is known, and is that of the same tree sealed from its end."""
+    depth = MAX_PATH_BYTES // 2
+    file, folder = Image("file", 0o644, 0, 0, 1, "ab" * 32), Image("directory", 0o755, 0, 0)
+    paths = ["/".join("d" * level) for level in range(1, depth)]
+    changes = [Change(path, None, folder) for path in paths] + [Change(f"{paths[-1]}/f", None, file)]
+    row = (0, 0, 0, 0, 0o644, 0, 0)
+    block = sealed([b"f"], [Entry(packed(FILE, row, size=1, digest=bytes.fromhex(file.digest)), NEVER)], {})
+    for _ in paths:
+        row = (0, 0, 0, 0, 0o755, 0, 0)
+        block = sealed([b"d"], [Entry(packed(DIRECTORY, row, digest=block.digest), NEVER)], {0: block})
+    empty = Snapshot(sealed([], [], {}))
+    assert empty.digest_after(changes) == Snapshot(block).digest
+    # And once more, where all of it stands already and only the end changes.
+    last = Change(f"{paths[-1]}/f", file, file._replace(mode=0o600))
+    assert Snapshot(block).digest_after([last]) == empty.digest_after([*changes[:-1], last._replace(pre=None)])

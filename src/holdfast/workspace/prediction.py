@@ -29,6 +29,7 @@ from holdfast.workspace.block import (
 _KINDS = {"file": FILE, "directory": DIRECTORY, "symlink": SYMLINK}
 # One name: its entry, and the block of a directory.
 _One: TypeAlias = "tuple[Entry, Block | None]"
+_EMPTY = sealed([], [], {})
 
 
 class _Branch:
@@ -53,32 +54,64 @@ def block_after(root: Block, changes: Iterable[Change]) -> Block:
     return _sealed_after(root, tree)
 
 
-def _sealed_after(block: Block | None, branch: _Branch) -> Block:
-    """Depth is bounded by the length of a path."""
-    names = block.names() if block is not None else []
-    extras = block.extras() if block is not None else {}
-    found = [(name, _place(names, name)) for name in branch.below]
-    after = {name: _after(block if place >= 0 else None, place, extras, branch.below[name]) for name, place in found}
-    if block is None or any(place < 0 or after[name] is None for name, place in found):
-        return _put_together(block, names, after)
-    # The names stay, as nearly everywhere: only what differs is put in.
-    places = {place: one for name, place in found if (one := after[name]) is not None}
-    children = {place: child for place, child in block.children.items() if place not in places}
-    children.update((place, child) for place, (_, child) in places.items() if child is not None)
-    return block.patched({place: entry for place, (entry, _) in places.items()}, children)
+class _Directory:
+    """One directory with a change at or below it: what will be at each name, and the directories among that."""
+
+    __slots__ = ("after", "below", "block", "images", "names", "places")
+
+    def __init__(self, block: Block | None, branch: _Branch) -> None:
+        self.block = block
+        self.names = block.names() if block is not None else []
+        self.places = {name: _place(self.names, name) for name in branch.below}
+        extras = block.extras() if block is not None else {}
+        self.images = {name: self._image(name, below, extras) for name, below in branch.below.items()}
+        self.below: dict[bytes, _Directory] = {}
+        self.after = _EMPTY
+
+    def _image(self, name: bytes, below: _Branch, extras: Mapping[int, bytes]) -> Image | None:
+        place = self.places[name]
+        if below.is_changed or self.block is None or place < 0:
+            return below.image
+        return image_of(self.block.record(place), extras.get(place, b""))
+
+    def open(self, branch: _Branch) -> list[tuple[_Directory, _Branch]]:
+        """The directories in it, with what changes there."""
+        known = self.block.children if self.block is not None else {}
+        for name, image in self.images.items():
+            if image is not None and image.kind == "directory":
+                self.below[name] = _Directory(known.get(self.places[name]), branch.below[name])
+        return [(directory, branch.below[name]) for name, directory in self.below.items()]
+
+    def seal(self) -> None:
+        """When all below it are sealed."""
+        after = {name: self._one(name, image) for name, image in self.images.items()}
+        if self.block is None or any(place < 0 or after[name] is None for name, place in self.places.items()):
+            self.after = _put_together(self.block, self.names, after)
+            return
+        # The names stay, as nearly everywhere: only what differs is put in.
+        places = {self.places[name]: one for name, one in after.items() if one is not None}
+        children = {place: child for place, child in self.block.children.items() if place not in places}
+        children.update((place, child) for place, (_, child) in places.items() if child is not None)
+        self.after = self.block.patched({place: entry for place, (entry, _) in places.items()}, children)
+
+    def _one(self, name: bytes, image: Image | None) -> _One | None:
+        if image is None:
+            return None
+        if image.kind != "directory":
+            return _entry(image, bytes.fromhex(image.digest) if image.digest else bytes(32)), None
+        child = self.below[name].after
+        return _entry(image, child.digest), child
 
 
-def _after(known: Block | None, place: int, extras: Mapping[int, bytes], below: _Branch) -> _One | None:
-    """What is at one name then, and below it; None for nothing."""
-    image = below.image
-    if not below.is_changed and known is not None:
-        image = image_of(known.record(place), extras.get(place, b""))
-    if image is None:
-        return None
-    if image.kind != "directory":
-        return _entry(image, bytes.fromhex(image.digest) if image.digest else bytes(32)), None
-    child = _sealed_after(known.children.get(place) if known is not None else None, below)
-    return _entry(image, child.digest), child
+def _sealed_after(block: Block, branch: _Branch) -> Block:
+    """Without recursion: a path may be deeper than that."""
+    root = _Directory(block, branch)
+    order = [(root, branch)]
+    for directory, changes in order:  # grows while it is read: parents before children
+        order += directory.open(changes)
+    for directory, _ in reversed(order):
+        directory.seal()
+    return root.after
 
 
 def _put_together(block: Block | None, names: list[bytes], after: Mapping[bytes, _One | None]) -> Block:
