@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.engine.checking import Checking, Landable, ShadowKind, Verified, profile_of
+from holdfast.engine.last_words import last_words
 from holdfast.engine.saving import save_simulation
 from holdfast.errors import SandboxUnavailable
 from holdfast.model.changeset import ChangeSet
@@ -92,7 +93,8 @@ class Simulator:
         settings = self._settings()
         with open_shadow(self._site, kind, settings.hidden) as shadow:
             profile = profile_of(settings.limits)
-            workshop = Workshop(shadow, self._site.path, profile, settings.keep, self._save_log, self._looked, delegate)
+            at, keep = self._site.path, settings.keep
+            workshop = Workshop(shadow, at, profile, keep, self._save_log, self._looked, last_words, delegate)
             found = self._simulated(plan, rehearse(self._site, plan, self._progress, workshop), workshop)
             # The shadow goes when this block ends; what it holds is kept under the simulation's id.
             kept = save_simulation(self._site, plan, found.report, found.change_set, found.sources)

@@ -128,12 +128,17 @@ def masked_words(text: str) -> str:
     return re.sub(r"[A-Za-z][A-Za-z0-9+.-]{0,40}://\S+", lambda found: masked(found[0]), text)
 
 
-def subject(check: VerifyCheck | HealthCheck) -> str:
-    """What is checked, as a sentence begins with it."""
+def quoted(argv: tuple[str, ...]) -> str:
+    """A command on one line, as a shell would need it."""
     import shlex  # only for somebody who looks
 
+    return printable(shlex.join(argv)) or "an empty command"
+
+
+def subject(check: VerifyCheck | HealthCheck) -> str:
+    """What is checked, as a sentence begins with it."""
     if isinstance(check, (CommandCheck, SuiteCheck)):
-        return printable(shlex.join(check.argv)) or "an empty command"
+        return quoted(check.argv)
     if isinstance(check, HttpCheck):
         return f"GET {printable(masked(check.url))}"
     if isinstance(check, TcpCheck):

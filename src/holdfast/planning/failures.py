@@ -33,7 +33,7 @@ _Item = TypeVar("_Item")
 
 def understood(receipt: Receipt, log: bytes, known: Collection[str] = (), root: str = "") -> Failure:
     """What went wrong. `known` are paths of the workspace, `root` is where the check saw it."""
-    lines = _lines(log)
+    lines = legible(log)
     category, index = _category([printable(receipt.detail), *lines], known)
     at = max(index - 1, 0)
     because = lines[at] if index > 0 else printable(receipt.detail)
@@ -78,8 +78,8 @@ def _modules(known: Collection[str]) -> frozenset[str]:
     return frozenset(names - {"", "tests", "test"})
 
 
-def _lines(log: bytes) -> list[str]:
-    """U2, U4."""
+def legible(log: bytes) -> list[str]:
+    """The lines of a log as they may be shown (U2, U4)."""
     if len(log) > _HEAD + _TAIL:
         log = log[:_HEAD] + f"\n{_CUT} {len(log) - _HEAD - _TAIL:,} bytes left out {_CUT}\n".encode() + log[-_TAIL:]
     text = _COLOURS.sub("", log.decode("utf-8", "replace"))

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, assert_never, overload
 
+from holdfast.model.check import quoted
 from holdfast.model.execution import Receipt
 from holdfast.model.plan import (
     Agent,
@@ -103,7 +104,7 @@ class FileReports(Sequence[SimulatedStep]):
 def target_of(step: Step) -> str:
     """What a step is about, in words: its path, its command, or its effect."""
     if isinstance(step, Run):
-        return " ".join(step.argv)
+        return quoted(step.argv)
     if isinstance(step, Agent):
         return f"{step.name}: {step.task.strip().splitlines()[0]}"
     return worded(step.effect) if isinstance(step, Service) else step.path

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from holdfast.errors import Blocked, Conflict, InvalidInput
 from holdfast.model.changeset import Change, ChangeSet, change_set, differing_paths
+from holdfast.model.check import quoted
 from holdfast.model.execution import Receipt
 from holdfast.model.image import Image
 from holdfast.model.path import printable
@@ -35,6 +36,8 @@ from holdfast.workspace.shadow import Shadow
 from holdfast.workspace.tree import Snapshot
 
 SaveLog = Callable[[bytes], str]
+# The last lines of what a program printed, as they may be shown.
+LastWords = Callable[[bytes], tuple[str, ...]]
 # A look at the workspace that was begun with a program counts for its end if there was no more time in between.
 _SHORT_MS = 500
 
@@ -62,10 +65,12 @@ class Workshop:
         keep: Sequence[str],
         save_log: SaveLog,
         look: Callable[[], Snapshot],
+        last_words: LastWords,
         delegate: Delegate | None = None,
     ) -> None:
         self._shadow = shadow
         self._look = look
+        self._last_words = last_words
         self._delegate = delegate
         self._path = path
         self._profile = profile
@@ -109,7 +114,8 @@ class Workshop:
             done = self._confined(step, look.begin)
             receipt = self._receipt(step, done)
             if not receipt.passed:
-                raise Blocked(receipt.detail)
+                said = (f"  | {line}" for line in self._last_words(done.finished.output))
+                raise Blocked("\n".join((receipt.detail, *said)))
             base = look.found()
         if receipt.duration_ms < _SHORT_MS:
             self.base = base
@@ -158,7 +164,7 @@ class Workshop:
 
 
 def _ending(step: Run, done: Confined, limits: Limits) -> str:
-    name, finished = printable(" ".join(step.argv)), done.finished
+    name, finished = quoted(step.argv), done.finished
     if done.limit:
         return f"{name} {exceeded(done.limit, limits) or f'reached its limit: {done.limit}'}"
     if finished.signal is not None:
