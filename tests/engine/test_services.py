@@ -12,7 +12,7 @@ import pytest
 from execution.little_site import LittleSite, little_site, put_away, wait_for
 from guarded import ME, Ground, Refusing, guard, in_child, put
 from holdfast.engine.history import collect
-from holdfast.errors import ApprovalNeeded, NeedsHuman, VerificationFailed
+from holdfast.errors import ApprovalNeeded, Blocked, NeedsHuman, VerificationFailed
 from holdfast.model.execution import Execution
 from holdfast.model.plan import Call, CommandCheck, Effect, HealthCheck, HttpCheck, Launch, Plan, Service, Signal, Step
 from holdfast.sandbox.daemon import is_alive
@@ -129,6 +129,45 @@ def test_a_launched_program_ends_with_the_rollback(ground: Ground, site: LittleS
     assert execution.taken_back[0].startswith("ended ")
     assert site.daemon(launched_name(f"{execution.id}-0")) is None
     assert ground.statuses() == ["ROLLED_BACK"]
+
+
+@pytest.fixture
+def no_systemd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.engine.actions._SYSTEMD", "/nonexistent")
+
+
+@pytest.mark.usefixtures("no_systemd")
+def test_a_service_that_nobody_knows_is_refused_in_the_rehearsal(ground: Ground) -> None:
+    """Neither systemd nor the configuration has it: the plan is blocked before anybody is asked, with what to do."""
+    before = ground.tree()
+    with pytest.raises(Blocked, match=r"step-2 \(service\): restart site: there is no systemd here") as caught:
+        ground.apply(put("site.conf", b"two"), RESTART)
+    assert "[services.site] start" in caught.value.message
+    assert (ground.tree(), ground.statuses()) == (before, [])
+
+
+@pytest.mark.usefixtures("no_systemd")
+def test_a_service_that_is_no_longer_known_needs_no_person(ground: Ground, site: LittleSite, home: Path) -> None:
+    """The configuration lost it after the simulation: nothing was begun, so the files go back and that is all."""
+    before = ground.tree()
+    found = ground.hf.simulate(Plan("restart", (put("site.conf", b"two"), RESTART)))
+    (home / "xdg_config_home" / "holdfast" / "config.toml").unlink()
+    with pytest.raises(VerificationFailed, match="no systemd here"):
+        ground.hf.execute(found, approved_by=ME)
+    assert (ground.tree(), ground.statuses(), ground.journal()) == (before, ["ROLLED_BACK"], [])
+    assert ground.hf.last is not None and ground.hf.last.taken_back == ()
+
+
+@pytest.mark.usefixtures("no_systemd")
+def test_an_execution_whose_only_action_could_not_begin_is_undone(ground: Ground, site: LittleSite, home: Path) -> None:
+    """The plan goes on without it; what was never begun is known as that, and the undo is about the files."""
+    before = ground.tree()
+    found = ground.hf.simulate(Plan("restart", (put("site.conf", b"two"), RESTART), on_failure="continue"))
+    (home / "xdg_config_home" / "holdfast" / "config.toml").unlink()
+    done = ground.hf.execute(found, approved_by=ME)
+    assert (done.status, len(done.errors)) == ("COMPLETED", 1)
+    ground.hf.undo(done.id)
+    assert ground.tree() == before
 
 
 def test_a_service_alone_is_a_change_too(ground: Ground, site: LittleSite) -> None:

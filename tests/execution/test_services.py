@@ -276,6 +276,31 @@ def test_an_unknown_service_without_systemd_is_refused(host: Host) -> None:
     assert "[services.nginx]" in caught.value.hint
 
 
+@pytest.mark.parametrize("on_failure", ["rollback", "stop", "continue"])
+def test_what_cannot_begin_is_never_taken_back(host: Host, journal: Effects, api: Api, on_failure: str) -> None:
+    """An action without means fails before it is announced: only what was done before it is taken back."""
+    actions = (
+        act(Call(f"{api.url}/a"), Call(f"{api.url}/a", "DELETE")),
+        act(Signal("restart", "nginx"), Signal("restart", "nginx")),
+    )
+    if on_failure == "rollback":
+        with pytest.raises(VerificationFailed, match="no systemd here"):
+            performed(host, journal, actions, on_failure)
+    else:
+        assert len(performed(host, journal, actions, on_failure)) == 1
+    assert take_back_all(host, journal, actions) == ((f"DELETE {api.url}/a made",), ())
+    assert api.lines == ["POST /a", "DELETE /a"]
+
+
+def test_what_may_have_begun_is_taken_back_though_its_means_are_gone(host: Host, journal: Effects) -> None:
+    """Announced, then a crash, then another configuration: nobody knows that nothing happened, so a person is told."""
+    journal.announce(1)
+    journal.begun(0, True)
+    stands = take_back_all(host, journal, (act(Signal("restart", "nginx"), Signal("restart", "nginx")),))[1]
+    assert [item.what for item in stands] == ["restart nginx"]
+    assert "no systemd here" in stands[0].why
+
+
 # ── launches and calls ──
 
 

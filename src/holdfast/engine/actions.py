@@ -156,7 +156,8 @@ def _standing(site: Site, past: Past) -> list[tuple[Action, bool | None]]:
         return []
     with _effects(site, f"{KEPT}/{past.txn}") as effects:
         standing = effects.standing(len(actions))
-    if not standing:
+        is_known = bool(standing) or effects.has_facts()
+    if not is_known:
         raise Tampering(f"what {past.txn} did outside the files is no longer known", hint="Nothing was changed.")
     return [(actions[item.number], item.ran) for item in standing]
 

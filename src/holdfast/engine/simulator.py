@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from holdfast.engine.actions import host_of
 from holdfast.engine.checking import Checking, Landable, ShadowKind, Verified, profile_of
 from holdfast.engine.last_words import last_words
 from holdfast.engine.saving import save_simulation
-from holdfast.errors import SandboxUnavailable
+from holdfast.errors import Blocked, SandboxUnavailable, VerificationFailed
+from holdfast.execution.services import Action
 from holdfast.model.changeset import ChangeSet
 from holdfast.model.configuration import Settings
 from holdfast.model.image import Seen
@@ -67,7 +69,7 @@ class Simulator:
         """What the plan would do, exactly; Unrehearsable when it cannot be done. `hire` gives work to agents."""
         self.remember(plan)
         if not plan.runs_programs:
-            return self._simulated(plan, rehearse(self._site, plan, self._progress), None)
+            return self._simulated(plan, self._rehearsed(plan, None), None)
         delegate = hire(plan, self._settings()) if hire is not None and plan.agent else None
         try:
             return self._with_programs(plan, kind, delegate)
@@ -95,10 +97,19 @@ class Simulator:
             profile = profile_of(settings.limits)
             at, keep = self._site.path, settings.keep
             workshop = Workshop(shadow, at, profile, keep, self._save_log, self._looked, last_words, delegate)
-            found = self._simulated(plan, rehearse(self._site, plan, self._progress, workshop), workshop)
+            found = self._simulated(plan, self._rehearsed(plan, workshop), workshop)
             # The shadow goes when this block ends; what it holds is kept under the simulation's id.
             kept = save_simulation(self._site, plan, found.report, found.change_set, found.sources)
         return found._replace(sources=kept)
+
+    def _rehearsed(self, plan: Plan, workshop: Workshop | None) -> Rehearsal:
+        return rehearse(self._site, plan, self._progress, workshop, self._require_means)
+
+    def _require_means(self, step: Service) -> None:
+        try:
+            host_of(self._site, self._settings()).require_means(Action(step, ""))
+        except VerificationFailed as error:
+            raise Blocked(f"{error.message}\n  {error.hint}") from error
 
     def _simulated(self, plan: Plan, found: Rehearsal, workshop: Workshop | None) -> Simulated:
         """The base is looked at when the work is done: hours after its beginning the old images are of now."""

@@ -122,6 +122,16 @@ class Host:
                 case Call():
                     return None
 
+    def require_means(self, action: Action) -> None:
+        """VerificationFailed for what cannot even begin here: nobody knows a service of this name."""
+        service = action.service
+        wanted = _chosen(service.effect, service.compensation, action.ran) if action.back else service.effect
+        if isinstance(wanted, Signal) and wanted.name not in self._programs and not self._systemctl:
+            raise VerificationFailed(
+                f"{worded(wanted)}: there is no systemd here, and the configuration names no program of this name",
+                hint=f'Say how it is started in the user\'s config.toml: [services.{wanted.name}] start = ["…"]',
+            )
+
     def perform(self, action: Action) -> None:
         """Do it, or VerificationFailed."""
         with _in_our_words(action.wording):
@@ -225,11 +235,7 @@ class Host:
         self._running.forget(name)
 
     def _tell_systemd(self, effect: Signal, within_ms: int) -> None:
-        if not self._systemctl:
-            raise VerificationFailed(
-                f"{worded(effect)}: there is no systemd here, and the configuration names no program of this name",
-                hint=f'Say how it is started in the user\'s config.toml: [services.{effect.name}] start = ["…"]',
-            )
+        self.require_means(Action(Service(effect), ""))
         finished = self._ask(effect.verb, effect.name, within_ms)
         if finished.timed_out:
             raise VerificationFailed(f"{worded(effect)}: systemd was not done with it within {within_ms} ms")
@@ -248,9 +254,10 @@ def perform_all(
     """In order; each one is noted. A failure is raised, unless the plan says to stop there or to continue."""
     effects.announce(len(actions))
     for number, action in enumerate(actions):
-        effects.begun(number, host.runs(action))
+        ran = host.runs(action)
         started = time.time_ns()
         try:
+            _begin(host, effects, number, action, ran)
             host.perform(action)
         except VerificationFailed as error:
             note(Deed(started, time.time_ns(), error.message))
@@ -261,6 +268,16 @@ def perform_all(
         else:
             note(Deed(started, time.time_ns(), ""))
             effects.done(number)
+
+
+def _begin(host: Host, effects: Effects, number: int, action: Action, ran: bool | None) -> None:
+    """S1; but what cannot begin is never announced, so that nobody is asked to take back what did not happen."""
+    try:
+        host.require_means(action)
+    except VerificationFailed:
+        effects.never_begun(number)
+        raise
+    effects.begun(number, ran)
 
 
 def take_back_all(

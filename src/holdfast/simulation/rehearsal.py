@@ -99,6 +99,10 @@ class Unrehearsable(Blocked):
         self.steps = steps
 
 
+# Raises Blocked for an effect that cannot even begin on this host; more about it nobody can tell beforehand.
+RequireMeans = Callable[[Service], None]
+
+
 class RunsSteps(Protocol):
     """Where commands are run and agents work for real; see `workshop`."""
 
@@ -110,6 +114,7 @@ def rehearse(
     plan: Plan,
     progress: Callable[[str, int, int], None] | None = None,
     workshop: RunsSteps | None = None,
+    require_means: RequireMeans = lambda step: None,
 ) -> Rehearsal:
     """The rehearsal, or Unrehearsable naming every step that cannot be done (the first, unless the plan continues)."""
     site.workspace.forget()
@@ -117,7 +122,7 @@ def rehearse(
     reports: list[StepReport] = []
     now = time.time_ns()
     for number, step in enumerate(plan.steps):
-        report = _report(draft, number, step, now, workshop)
+        report = _report(draft, number, step, now, workshop, require_means)
         reports.append(report)
         now = report.completed_ns  # which is when the next one starts
         if not report.precondition_met and plan.on_failure != "continue":
@@ -131,13 +136,16 @@ def rehearse(
     return Rehearsal(plan, draft.difference(), draft.seen, draft.sources(), tuple(reports))
 
 
-def _report(draft: Draft, number: int, step: Step, started: int, workshop: RunsSteps | None) -> StepReport:
+def _report(
+    draft: Draft, number: int, step: Step, started: int, workshop: RunsSteps | None, require_means: RequireMeans
+) -> StepReport:
     affected: tuple[str, ...] = ()
     receipt = None
     try:
         if isinstance(step, (Run, Agent)):
             detail, affected, receipt = _run(draft, step, workshop)
         elif isinstance(step, Service):
+            require_means(step)
             detail = f"{worded(step.effect)}, after the files are in place; it cannot be rehearsed"
         else:
             detail = _perform(draft, step)

@@ -4,6 +4,7 @@
       {"v": 1, "actions": 2}
       {"n": 0, "fact": "begun", "ran": true} ─▶ {"n": 0, "fact": "done"} ─▶ {"n": 0, "fact": "taken back"}
 
+An action that could not even begin has only the last of these: nothing stands of it.
 `ran` says whether the service ran before (null: nobody knows); whoever takes the action back leaves it so.
 
 Invariants
@@ -64,6 +65,10 @@ class Effects:
         self._append({"n": number, "fact": "done"})
         self._calls.point("action-done")
 
+    def never_begun(self, number: int) -> None:
+        """It could not be: the same as having been taken back, for everybody who asks what stands."""
+        self._append({"n": number, "fact": "taken back"})
+
     def taken_back(self, number: int) -> None:
         self._append({"n": number, "fact": "taken back"})
         self._calls.point("action-taken-back")
@@ -82,6 +87,10 @@ class Effects:
             elif fact.name == "begun":
                 found[fact.number] = Open(fact.number, fact.ran)
         return sorted(found.values(), reverse=True)
+
+    def has_facts(self) -> bool:
+        """Is anything known, beside how many actions there were to be?"""
+        return len(self._lines()) > 1
 
     def _append(self, fact: Mapping[str, object]) -> None:
         data = json.dumps(fact).encode("ascii") + b"\n"
