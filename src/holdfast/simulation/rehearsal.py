@@ -47,7 +47,7 @@ from holdfast.simulation.draft import NEW_DIRECTORY_MODE, Draft, Node
 from holdfast.simulation.report import target_of
 from holdfast.workspace.holes import pieces
 from holdfast.workspace.site import Site
-from holdfast.workspace.staging import Bytes, CopyOf, Source
+from holdfast.workspace.staging import Bytes, CopyOf, Source, refuse_shared_inodes
 
 NEW_FILE_MODE = 0o644
 _PERMISSIONS = 0o777
@@ -133,7 +133,10 @@ def rehearse(
     if failed:
         lines = "\n".join(f"{report.step_id} ({report.operation}): {report.detail}" for report in failed)
         raise Unrehearsable(lines, tuple(reports))
-    return Rehearsal(plan, draft.difference(), draft.seen, draft.sources(), tuple(reports))
+    change_set, seen = draft.difference(), draft.seen
+    # Of the difference and not of each step: what a later step puts right again is never changed.
+    refuse_shared_inodes(change_set, seen)
+    return Rehearsal(plan, change_set, seen, draft.sources(), tuple(reports))
 
 
 def _report(

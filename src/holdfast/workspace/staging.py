@@ -99,7 +99,7 @@ class Stage:
 
     def build(self, change_set: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source]) -> Staged:
         """Stage every change; raises Blocked or Conflict with the workspace untouched."""
-        _refuse_shared_inodes(change_set, seen)
+        refuse_shared_inodes(change_set, seen)
         self._reserve(change_set, sources)
         openings: list[Op] = []
         ops: list[Op] = []
@@ -297,7 +297,8 @@ def write_all(calls: Calls, fd: int, data: bytes) -> None:
         written = calls.write(fd, data)
 
 
-def _refuse_shared_inodes(change_set: ChangeSet, seen: Mapping[str, Seen]) -> None:
+def refuse_shared_inodes(change_set: ChangeSet, seen: Mapping[str, Seen]) -> None:
+    """Blocked when a change would separate the names of one file; asked in the rehearsal, and again just before."""
     for path, pre, _, _ in change_set.changes:
         there = seen.get(path) if pre is not None else None
         if there is not None and there.stamp.links > 1 and there.image.kind == "file":
