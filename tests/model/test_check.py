@@ -78,7 +78,13 @@ def test_every_kind_of_check_survives_its_document() -> None:
     health = tuple(check for check, _ in SUBJECTS if "pw" not in repr(check))
     suite = SuiteCheck(("pytest",), "j.xml", "c.xml", 8250, 2, ("a", "b"), 5)
     plan = Plan(
-        "x", (Create("a", False),), verify=(suite,), health=health, words=("lint",), unverified_because="no reason"
+        "x",
+        (Create("a", False),),
+        verify=(suite,),
+        health=health,
+        words=("lint",),
+        unverified_because="no reason",
+        health_words=("port 80 is open",),
     )
     document = {**plan.document(), "steps": [described(step) for step in plan.steps]}
     assert plan_from(json.loads(json.dumps(document))) == plan

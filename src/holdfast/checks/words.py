@@ -8,6 +8,9 @@ Invariants
   H2  A clause that says no, or that depends on something (do not, skip, except, if, unless), is never understood.
   H3  The same words always give the same checks.
 
+Words about verification ask for checks of any kind. Words about health ask only for what can be asked afterwards, on
+the host, so there a command is a health check as well, and tests are not understood.
+
 English only. What is not understood is for the caller to refuse.
 """
 
@@ -32,6 +35,7 @@ from holdfast.checks.phrases import (
 )
 from holdfast.checks.reports import Criteria
 from holdfast.model.check import CommandCheck, HealthCheck, HttpCheck, masked_words
+from holdfast.model.plan import Plan
 
 
 class NotUnderstood(NamedTuple):
@@ -57,8 +61,26 @@ class Understood(NamedTuple):
 
 
 def understood(texts: Iterable[str]) -> Understood:
-    """All the texts together."""
-    reading = _Reading()
+    """All the texts together, as words about verification."""
+    return _read(texts, _Reading())
+
+
+def understood_as_health(texts: Iterable[str]) -> Understood:
+    """All the texts together, as words about health: everything that is asked for is in `health`."""
+    return _read(texts, _HealthReading())
+
+
+def health_in_words(plan: Plan) -> tuple[HealthCheck, ...]:
+    """The health checks that the plan asks for in words, whether they stand under verification or under health."""
+    return (*understood(plan.words).health, *understood_as_health(plan.health_words).health)
+
+
+def health_of(plan: Plan) -> tuple[HealthCheck, ...]:
+    """Every health check that is run after the change."""
+    return (*plan.health, *health_in_words(plan))
+
+
+def _read(texts: Iterable[str], reading: _Reading) -> Understood:
     for text in texts:
         for clause in clauses_of(text):
             reading.take(clause)
@@ -67,6 +89,8 @@ def understood(texts: Iterable[str]) -> Understood:
 
 class _Reading:
     """What was understood so far. The last check is remembered: `and contains "ok"` speaks of it."""
+
+    strange = "no rule knows all of these words"
 
     def __init__(self) -> None:
         self._levels: set[Level] = set()
@@ -78,7 +102,7 @@ class _Reading:
         if why:
             self._refuse(clause, why)
         elif not any(rule(clause) for rule in self._rules()):
-            self._refuse(clause, "no rule knows all of these words")
+            self._refuse(clause, self.strange)
 
     def _rules(self) -> tuple[Callable[[Clause], bool], ...]:
         return (self._check, self._level, self._criteria, self._files, self._general, self._modifier)
@@ -138,13 +162,16 @@ class _Reading:
         changed = _modified(self._last, found)
         if changed is None:
             return False
+        self._drop_last()
+        self._last = changed
+        self._add(changed)
+        return True
+
+    def _drop_last(self) -> None:
         if isinstance(self._last, CommandCheck):
             self._whole = self._whole._replace(commands=self._whole.commands[:-1])
         else:
             self._whole = self._whole._replace(health=self._whole.health[:-1])
-        self._last = changed
-        self._add(changed)
-        return True
 
     def _refuse(self, clause: Clause, why: str) -> None:
         item = NotUnderstood(masked_words(clause.text), why)
@@ -153,6 +180,19 @@ class _Reading:
 
     def result(self) -> Understood:
         return self._whole._replace(levels=tuple(level for level in LEVELS if level in self._levels))
+
+
+class _HealthReading(_Reading):
+    strange = "no rule knows all of these words as something to ask after the change"
+
+    def _rules(self) -> tuple[Callable[[Clause], bool], ...]:
+        return (self._check, self._modifier)
+
+    def _add(self, check: CommandCheck | HealthCheck) -> None:
+        self._whole = self._whole._replace(health=(*self._whole.health, check))
+
+    def _drop_last(self) -> None:
+        self._whole = self._whole._replace(health=self._whole.health[:-1])
 
 
 def _modified(check: CommandCheck | HealthCheck, found: Modifiers) -> CommandCheck | HealthCheck | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from holdfast.checks.words import health_of
 from holdfast.cli.agent_asked import AskedOfAgent, agent_options, delegated, task_of
 from holdfast.cli.asked import is_words, plan_asked
 from holdfast.cli.checks_told import checks_ahead, tell_receipts
@@ -68,7 +69,7 @@ def command(face: Face, file: str, yes: bool, preview: bool, shadow: ShadowKind,
             simulated = hf.simulate(plan, shadow=shadow, watcher=Watching(face.screen), person=person_at(face.screen))
         difference = PlannedDifference(hf.site, simulated.change_set.changes, simulated.sources)
         tell_plan(face.screen, plan, simulated, difference)
-        if not simulated.change_set and not plan.verify and not plan.health and not _has_services(plan):
+        if not simulated.change_set and not plan.verify and not health_of(plan) and not _has_services(plan):
             _nothing_to_do(face.screen, plan)
         elif preview:
             _previewed(face.screen, plan, simulated)

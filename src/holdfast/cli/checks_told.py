@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from holdfast.checks.words import Understood, health_of, understood
 from holdfast.cli.screen import Screen, shown
 from holdfast.model.check import subject
 from holdfast.model.path import printable
@@ -20,9 +21,10 @@ _MOST_FILES = 10
 def checks_ahead(plan: Plan) -> Iterator[str]:
     """What will be run, and where: health commands have the rights of the person who says yes."""
     rows = [(subject(check), "first, in a shadow") for check in plan.verify]
-    rows += [(f"“{shown(text)}”", "first, in a shadow") for text in plan.words]
-    rows += [(subject(check), "asked afterwards") for check in plan.health if check.kind != "run"]
-    rows += [(subject(check), "here, afterwards") for check in plan.health if check.kind == "run"]
+    rows += [(f"“{shown(text)}”", where) for text in plan.words if (where := _when(text))]
+    health = health_of(plan)
+    rows += [(subject(check), "asked afterwards") for check in health if check.kind != "run"]
+    rows += [(subject(check), "here, afterwards") for check in health if check.kind == "run"]
     if plan.agent:
         rows.append(("every check that is found", "first, in a shadow"))
     yield from brought_along(plan)
@@ -30,6 +32,15 @@ def checks_ahead(plan: Plan) -> Iterator[str]:
     yield from (f"  ! {name.ljust(width)}  {what}" for name, what in rows)
     if not rows:
         yield "  ! no checks of its own: only what the configuration asks for is run"
+
+
+def _when(text: str) -> str:
+    """When words about verification are looked after; empty where all they ask for is health, which has its own row."""
+    found = understood([text])
+    if not found.health and not found.wants_health:
+        return "first, in a shadow"
+    rest = found._replace(health=(), wants_health=False)
+    return "first, in a shadow; its health checks afterwards" if rest != Understood() else ""
 
 
 def brought_along(plan: Plan) -> Iterator[str]:

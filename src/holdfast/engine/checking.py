@@ -24,7 +24,7 @@ from holdfast.checks.levels import LEVELS, Level
 from holdfast.checks.toolchains import toolchains
 from holdfast.checks.verify import verify
 from holdfast.checks.viewed import tree_in
-from holdfast.checks.words import Understood, understood
+from holdfast.checks.words import Understood, understood, understood_as_health
 from holdfast.errors import HoldfastError, InvalidInput, SandboxUnavailable
 from holdfast.model.canonical import digest_of
 from holdfast.model.changeset import ChangeSet
@@ -150,6 +150,10 @@ class Checking:
                     return finds_none(tree, touched, _wanted(plan, asked, settings.checks))
         except HoldfastError:
             return False  # whatever it is (no overlay, an edit in the way): a look at the whole tree tells
+
+    def require_understood(self, plan: Plan) -> None:
+        """InvalidInput where the plan asks in words that nobody understands: better said before any work is done."""
+        _asked(plan)
 
     def wants_checks(self, plan: Plan) -> bool:
         """Does the plan or the configuration ask for any?"""
@@ -302,12 +306,17 @@ def _hundredths(percent: int | None) -> int | None:
 
 
 def _asked(plan: Plan) -> Understood:
+    health = understood_as_health(plan.health_words)
+    if health.not_understood:
+        first = health.not_understood[0]
+        raise InvalidInput(f"the health check {printable(first.text)!r} is not understood: {first.why}",
+                           hint="Nothing was changed. Give a list of checks under health: instead.")  # fmt: skip
     asked = understood(() if plan.unverified_because else plan.words)
     if asked.not_understood:
         first = asked.not_understood[0]
         raise InvalidInput(f"the verification {printable(first.text)!r} is not understood: {first.why}",
                            hint="Nothing was changed. Give a list of commands instead.")  # fmt: skip
-    if asked.wants_health and not plan.health and not asked.health:
+    if asked.wants_health and not plan.health and not asked.health and not health.health:
         raise InvalidInput("the verification asks for health checks, and the plan has none",
                            hint="Nothing was changed. Add them under health:")  # fmt: skip
     return asked

@@ -16,9 +16,10 @@ from holdfast.gates.layers import layered
 from holdfast.gates.secrets import Finding, every_finding
 from holdfast.gates.write_gate import GATE_VERSION, decide
 from holdfast.model.changeset import Change, ChangeSet
+from holdfast.model.check import document as check_document
 from holdfast.model.decision import Decision
 from holdfast.model.plan import Plan, described
-from holdfast.model.saved_plan import plan_from
+from holdfast.model.saved_plan import health_from, plan_from
 from holdfast.model.saved_simulation import change_set_from, receipt_from, simulation_from
 from holdfast.model.simulation import Simulation, step_document
 from holdfast.model.tables import Source as LayerSource
@@ -109,6 +110,7 @@ def kept_inputs(evidence: Evidence, layers: Sequence[LayerSource], approvers: in
         "others": others,
         "links": evidence.links,
         "lands_as": evidence.lands_as,
+        "health_in_words": [check_document(check) for check in evidence.health_in_words],
     }
     lists = {
         "plan_steps": (described(step) for step in plan.steps),
@@ -140,6 +142,8 @@ def replayed(inputs: bytes) -> Decision:
             # Not known to the first release, whose gate asked nothing about them.
             links=tuple((path, target) for path, target in found.get("links", ())),
             lands_as=str(found.get("lands_as", "")),
+            # Not counted by the gate of earlier releases.
+            health_in_words=tuple(map(health_from, found.get("health_in_words", ()))),
         )
         layers = [LayerSource(layer, file, values) for layer, file, values in found["layers"]]
         approvers = int(found["approvers"])

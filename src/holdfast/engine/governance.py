@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from holdfast.checks.words import health_in_words
 from holdfast.engine.evidence import evidence_of, kept_inputs
 from holdfast.engine.simulator import Simulated
 from holdfast.errors import ApprovalNeeded, Blocked, Denied, UnknownId
@@ -111,6 +112,7 @@ class Governance:
             author=simulated.plan.agent or PERSON,
             links=leading_to(changes.paths, links, self._site.path),
             lands_as=tree,
+            health_in_words=health_in_words(simulated.plan),
         )
         return self._read
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.checks.words import understood
+from holdfast.checks.words import health_of
 from holdfast.engine.actions import actions_of
 from holdfast.engine.simulator import Simulated
 from holdfast.execution.services import Action
@@ -47,7 +47,7 @@ def job_of(simulated: Simulated) -> Job:
         simulated.seen,
         simulated.sources,
         simulated.steps,
-        (*plan.health, *understood(plan.words).health),
+        health_of(plan),
         services=actions_of(plan),
         on_failure=plan.on_failure,
         simulation=simulated.report.id,

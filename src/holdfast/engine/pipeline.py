@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from holdfast.checks.health import check_health
+from holdfast.checks.words import health_of
 from holdfast.disk.lock import Lock
 from holdfast.engine.actions import ServiceActions, actions_of, in_header, take_back_after_crash
 from holdfast.engine.checking import Verified
@@ -102,7 +103,7 @@ class Pipeline:
         With health checks, service actions or programs there is none: what was so then says nothing about now,
         and what a program makes depends on more than the paths that the plan names.
         """
-        if plan.health or plan.runs_programs or actions_of(plan):
+        if health_of(plan) or plan.runs_programs or actions_of(plan):
             return None
         for row in self.records.live_with_plan(plan.digest):
             if row.kept and stands_as_left(self.site, row.id, row.at_ns, plan.affected_paths):

@@ -67,6 +67,7 @@ class Simulator:
     @without_collector
     def simulate(self, plan: Plan, kind: ShadowKind = "auto", hire: Hire | None = None) -> Simulated:
         """What the plan would do, exactly; Unrehearsable when it cannot be done. `hire` gives work to agents."""
+        self.checking.require_understood(plan)
         self.remember(plan)
         if not plan.runs_programs:
             return self._simulated(plan, self._rehearsed(plan, None), None)

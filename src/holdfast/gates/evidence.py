@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from holdfast.model.changeset import Change, ChangeSet
+from holdfast.model.check import HealthCheck
 from holdfast.model.execution import CheckOrigin, Receipt
 from holdfast.model.plan import Plan
 from holdfast.model.simulation import Simulation
@@ -68,6 +69,13 @@ class Evidence:
     links: tuple[tuple[str, str], ...] = ()
     # The tree that would land, where the workspace moved elsewhere since the rehearsal; empty: the predicted one.
     lands_as: str = ""
+    # What the words of the plan ask for after the change, as those who will run it understand them.
+    health_in_words: tuple[HealthCheck, ...] = ()
+
+    @property
+    def health(self) -> tuple[HealthCheck, ...]:
+        """Every health check that is run after the change."""
+        return (*self.plan.health, *self.health_in_words)
 
     @property
     def by_agent(self) -> bool:

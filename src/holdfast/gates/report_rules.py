@@ -117,7 +117,7 @@ def _suspicious(case: Case) -> Iterator[Said]:
 
 def _own_checks(case: Case) -> Iterator[Said]:
     commands = [receipt.command for receipt in case.evidence.receipts if receipt.kind not in _LOOKED_AT]
-    checks = (*case.evidence.plan.verify, *case.evidence.plan.health)
+    checks = (*case.evidence.plan.verify, *case.evidence.health)
     commands += [check.argv for check in checks if isinstance(check, (CommandCheck, SuiteCheck))]
     # A report of test results that comes with the change was not written by the tests.
     commands += [(check.junit, check.coverage) for check in checks if isinstance(check, SuiteCheck)]
@@ -140,7 +140,7 @@ def _paths_named(command: tuple[str, ...], root: str) -> Iterator[str]:
 
 def _health_commands(case: Case) -> Iterator[Said]:
     """They must see the real host, so no sandbox holds them: a person has to want exactly these."""
-    commands = [subject(check) for check in case.evidence.plan.health if check.kind == "run"]
+    commands = [subject(check) for check in case.evidence.health if check.kind == "run"]
     if commands:
         yield asking("medium", f"runs outside the sandbox, with your rights: {'; '.join(commands[:3])}")
 
@@ -163,7 +163,7 @@ def _why_unverified(case: Case) -> str:
 
 
 def _health(case: Case) -> Iterator[Said]:
-    if _does_something(case) and not case.evidence.plan.health:
+    if _does_something(case) and not case.evidence.health:
         detail = "no health check says whether it works afterwards"
         yield from _answered(case, "without_health", case.policy.scalars.without_health, detail)
 

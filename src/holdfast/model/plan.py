@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b32encode
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -204,6 +205,8 @@ class Plan:
     words: tuple[str, ...] = ()
     # Why no checks are wanted at all; empty when they are.
     unverified_because: str = ""
+    # Health checks asked for in plain words.
+    health_words: tuple[str, ...] = ()
     # Files beside the change file that contents were read from: told to whoever says yes, no part of what is done.
     content_files: tuple[str, ...] = field(default=(), compare=False)
     # Over everything above, contents included; made once, since it reads every byte of them.
@@ -216,6 +219,7 @@ class Plan:
             "verification_plan": [check._asdict() for check in self.verify],
             "verification_in_words": list(self.words),
             "health_checks": [check._asdict() for check in self.health],
+            **_if_any("health_in_words", self.health_words),
         }
         digest = hashlib.sha256(canonical_rows(whole))
         for start in range(0, len(self.steps), _STEPS_AT_ONCE):
@@ -259,9 +263,15 @@ class Plan:
             "verification_in_words": [masked_words(text) for text in self.words],
             "unverified_because": self.unverified_because,
             "health_checks": [check_document(check) for check in self.health],
+            **_if_any("health_in_words", [masked_words(text) for text in self.health_words]),
             "rollback_plan": "restore every touched path from the journal, then prove it by digest",
             "on_failure": self.on_failure,
         }
+
+
+def _if_any(name: str, texts: Sequence[str]) -> dict[str, object]:
+    """Named only where there are some: plans of older releases keep their digests."""
+    return {name: list(texts)} if texts else {}
 
 
 def step_id(index: int) -> str:

@@ -55,10 +55,11 @@ def plan_from(document: Mapping[str, Any], find: Finder = digested) -> Plan:
             rationale=document["rationale"],
             risk=document["risk_proposed"],
             verify=tuple(_record(_VERIFY[row["kind"]], row) for row in document["verification_plan"]),
-            health=tuple(_record(_HEALTH[row["kind"]], row) for row in document["health_checks"]),
+            health=tuple(map(health_from, document["health_checks"])),
             on_failure=document["on_failure"],
             words=tuple(document["verification_in_words"]),
             unverified_because=document["unverified_because"],
+            health_words=tuple(document.get("health_in_words", ())),
             steps=tuple(step_from(row, find) for row in document["steps"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -66,6 +67,11 @@ def plan_from(document: Mapping[str, Any], find: Finder = digested) -> Plan:
     if plan.digest != document.get("digest"):
         raise ValueError("the document of the plan was changed: its digest is another one")
     return plan
+
+
+def health_from(row: Mapping[str, Any]) -> HealthCheck:
+    """One health check from its description."""
+    return _record(_HEALTH[row["kind"]], row)
 
 
 def step_from(row: Mapping[str, Any], find: Finder = digested) -> Step:

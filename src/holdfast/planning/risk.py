@@ -138,7 +138,7 @@ def raises_changes_that_nothing_checks(plan: Plan, _: Classified) -> Iterator[Ra
     code = tuple(path for path in plan.affected_paths if kind_of_file(path) == "code")
     if code and not plan.verify and not plan.words:
         yield _raised(raises_changes_that_nothing_checks, "medium", "code changes and no check is named", code)
-    if any(isinstance(step, Service) for step in plan.steps) and not plan.health:
+    if any(isinstance(step, Service) for step in plan.steps) and not plan.health and not plan.health_words:
         yield _raised(raises_changes_that_nothing_checks, "medium", "a service is touched and no health check is named")
 
 
