@@ -106,6 +106,34 @@ def test_a_summary_has_a_sign_for_each_kind_of_change() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("1\n2\n3\n", "1\n2\n3", "1 line changed"),
+        ("1\n2\n3", "1\n2\n3\n", "1 line changed"),
+        ("a\n", "b", "1 line changed"),
+        ("a", "b\n", "1 line changed"),
+        ("{}", '{"a": 1}', "1 line changed"),
+        ("a\n", "a\nb", "1 line added"),
+        ("a\nb\n", "a\n", "1 line removed"),
+        ("a\rb\n", "a\rc\n", "1 line changed"),
+        ("a\n\n", "a\n", "1 line removed"),
+    ],
+)
+def test_a_summary_counts_lines_as_the_diff_does(old: str, new: str, told: str) -> None:
+    """The end of a line is part of it, and nothing else ends one: the counts are those of the lines in the diff."""
+    change = Change("a", file(old), file(new))
+    assert summary(Texts((change,))) == [f"  ~ a  {told}"]
+    lines = list(patch(Compared(change, Side(old.encode()), Side(new.encode()))))[3:]
+    gone, come = (sum(line.startswith(sign) for line in lines) for sign in "-+")
+    assert told.startswith(str(max(gone, come)))
+
+
+def test_a_new_file_has_the_lines_that_the_diff_shows() -> None:
+    """A carriage return ends no line."""
+    assert summary(Texts((Change("a", None, file("a\rb\n")),))) == ["  + a  new, 1 line"]
+
+
 def test_a_summary_of_many_changes_is_short() -> None:
     """Twenty lines, and how many more there are."""
     lines = summary(Texts(tuple(Change(f"{n:05}", None, file("x")) for n in range(10_000))))

@@ -123,7 +123,7 @@ def _amount(side: Side, image: Image) -> str:
         return "empty"
     if side.data is None or len(side.data) > _COUNTED_BYTES:
         return size(image.size)
-    return count(len(side.data.splitlines()), "line")
+    return count(len(_lines(side.data)), "line")
 
 
 def _changed_lines(compared: Compared, pre: Image, post: Image) -> str:
@@ -132,12 +132,18 @@ def _changed_lines(compared: Compared, pre: Image, post: Image) -> str:
         return f"{size(pre.size)} → {size(post.size)}"
     from difflib import SequenceMatcher
 
-    matcher = SequenceMatcher(None, old.split(b"\n"), new.split(b"\n"))
+    matcher = SequenceMatcher(None, _lines(old), _lines(new))
     edits = [(i2 - i1, j2 - j1) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal"]
     gone, come = sum(i for i, _ in edits), sum(j for _, j in edits)
     if not gone or not come:
         return f"{count(gone or come, 'line')} {'removed' if gone else 'added'}"
     return f"{count(sum(max(edit) for edit in edits), 'line')} changed"
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """With their ends, so that a line which only loses its end is one line changed, as in the diff."""
+    *whole, last = data.split(b"\n")
+    return [*(line + b"\n" for line in whole), *filter(None, (last,))]
 
 
 def _is_directory(image: Image | None) -> bool:
