@@ -91,6 +91,31 @@ def test_an_edited_dossier_is_refused(guarded: Any, simulated: Callable[[str], d
     assert not list(guarded.directory.glob("VERSIO*"))
 
 
+@pytest.mark.parametrize("verb", ["show", "diff", "evaluate", "approve", "reject"])
+def test_no_verb_presents_a_forged_change_set(
+    guarded: Any, simulated: Callable[[str], dict[str, Any]], verb: str
+) -> None:
+    """A change set that is not the one its report names is tampering, exit 12: its paths are not told as simulated,
+    nobody decides about it, and the way on is named."""
+    report = simulated(CHANGE)
+    path = guarded.directory / ".holdfast" / "simulations" / report["id"] / "changes"
+    path.write_text(path.read_text().replace("VERSION", "old.txt"))
+    told = guarded(verb, report["id"])
+    assert (told.status, "change set" in told.err) == (12, True)
+    assert f"Nothing was changed. Simulate again: holdfast simulate {report['plan_id']}" in told.err
+    assert "old.txt" not in told.out + told.err
+    assert told.out == ""
+    assert not guarded("log", "--json").document["items"]
+
+
+def test_no_verb_presents_another_plan(guarded: Any, simulated: Callable[[str], dict[str, Any]]) -> None:
+    """A sound plan in the place of the one that was simulated is tampering to whoever looks at it."""
+    id, other = simulated(CHANGE)["id"], simulated(RISKY)["id"]
+    shelf = guarded.directory / ".holdfast" / "simulations"
+    (shelf / id / "plan").write_bytes((shelf / other / "plan").read_bytes())
+    assert [guarded(verb, id).status for verb in ("show", "diff", "evaluate", "approve")] == [12] * 4
+
+
 def test_an_edited_content_is_refused(guarded: Any, simulated: Callable[[str], dict[str, Any]]) -> None:
     """The bytes that land are the bytes that were simulated: edited ones are tampering, exit 12."""
     id = simulated(CHANGE)["id"]

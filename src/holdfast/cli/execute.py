@@ -19,7 +19,7 @@ def command(face: Face, simulation: str) -> None:
     with changing(face) as hf:
         id = simulation_asked(hf, simulation)
         try:
-            found, verified = hf.kept(id)
+            found, verified = hf.kept(id, gated=True)
             decision = hf.evaluate(found, verified)
         except (Conflict, Tampering) as error:
             hf.note_refusal(id, error)

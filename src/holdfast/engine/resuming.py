@@ -15,9 +15,9 @@ from holdfast.store.dossier import Dossiers
 from holdfast.workspace.site import Site
 
 
-def resumed(site: Site, id: str) -> tuple[Simulated, Verified]:
+def resumed(site: Site, id: str, *, gated: bool = False) -> tuple[Simulated, Verified]:
     """The simulation with everything that landing it needs, and the receipts it had."""
-    kept = load_simulation(site, id)
+    kept = load_simulation(site, id, gated=gated)
     seen = seen_now(site, kept.change_set)
     steps = StepReports(kept.report.steps, (), kept.report.at_ns)
     simulated = Simulated(kept.plan, kept.change_set, seen, kept.sources, steps, kept.report)

@@ -80,13 +80,19 @@ def save_simulation(
     return _sources(site, report.id, change_set)
 
 
-def load_simulation(site: Site, id: str) -> Kept:
+def load_simulation(site: Site, id: str, *, gated: bool = False) -> Kept:
+    """Read back; Tampering where anything was edited.
+
+    `gated`: whether the parts belong together is left to the hard gates, which say it and record it.
+    """
     dossiers = Dossiers(site.state, "simulations")
     report = _sound(lambda: kept_report_from(json.loads(dossiers.read(id, "report"))))
     if report.id != id:
         raise Tampering(f"the report of {id} is another one", hint=_HINT)
     plan = _sound(lambda: plan_from(json.loads(dossiers.read(id, "plan")), digested))
     change_set = _sound(lambda: change_set_from(json.loads(dossiers.read(id, "changes"))))
+    if not gated:
+        _require_together(plan, report, change_set)
     _require_bytes(site, id, change_set)
     return Kept(plan, report, change_set, _sources(site, id, change_set))
 
@@ -145,6 +151,17 @@ def _sources(site: Site, id: str, change_set: ChangeSet) -> dict[str, Source]:
         if str(number) in kept:
             found[change.path] = CopyOf(lambda name=str(number): dossiers.opened(id, name))  # type: ignore[misc]
     return found
+
+
+def _require_together(plan: Plan, report: Simulation, change_set: ChangeSet) -> None:
+    """The report has its digest in its id; plan and change set must be those that it names."""
+    hint = f"Nothing was changed. Simulate again: holdfast simulate {report.plan_id}"
+    if (change_set.digest, change_set.base) != (report.change_set, report.base):
+        raise Tampering(
+            f"the kept change set of {report.id} was edited: it is not the one that was simulated", hint=hint
+        )
+    if plan.digest != report.plan_digest:
+        raise Tampering(f"the plan kept with {report.id} is not the one that was simulated", hint=hint)
 
 
 def _require_bytes(site: Site, id: str, change_set: ChangeSet) -> None:

@@ -255,11 +255,14 @@ class Holdfast:
         self.pipeline.file([kept.report])
         return kept
 
-    def kept(self, id: str) -> tuple[Simulated, Verified]:
-        """A kept simulation on the workspace as it is now; Conflict when that moved, Tampering when it was edited."""
+    def kept(self, id: str, *, gated: bool = False) -> tuple[Simulated, Verified]:
+        """A kept simulation on the workspace as it is now; Conflict when that moved, Tampering when it was edited.
+
+        With `gated` the hard gates are asked next, and say themselves what does not belong together.
+        """
         from holdfast.engine.resuming import resumed
 
-        return resumed(self.site, self.resolve(id))
+        return resumed(self.site, self.resolve(id), gated=gated)
 
     def note_refusal(self, id: str, error: HoldfastError) -> None:
         """A kept simulation that is not even fit to be asked about: the ledger says so."""
