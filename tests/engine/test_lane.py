@@ -52,6 +52,16 @@ def test_work_lands_is_ticked_and_committed(ground: Ground) -> None:
     stands(ground)
 
 
+@pytest.mark.parametrize("yes", [False, True])
+def test_a_landing_that_policy_allows_names_only_who_said_yes(ground: Ground, yes: bool) -> None:
+    """Starting a run approves nothing of what it brings; `--yes` does, under the name this user answers under."""
+    loose = '[policy]\nwithout_verification = "allow"\nwithout_health = "allow"\nlow_risk = "allow"\n'
+    configured(f'[me]\nname = "ann"\n{loose}')
+    answer = lane_of(ground).land(proposed(ground, NEW)._replace(yes=yes))
+    assert isinstance(answer, Landed)
+    assert landings(ground)[0].summary["approved_by"] == ("ann" if yes else "")
+
+
 def test_landing_the_same_order_again_is_the_same_landing(ground: Ground) -> None:
     """In another turn, after a restart, as often as one likes: the same answer, and nothing is done twice."""
     order = proposed(ground, NEW)

@@ -97,7 +97,7 @@ def carry_out(screen: Screen, hf: Holdfast, simulated: Simulated, difference: Pl
             decision = hf.evaluate(simulated, verified)
         if decision.verdict == "NEED_APPROVAL":
             _approved(screen, hf, simulated.plan.id, decision, difference, yes=yes)
-    land(screen, hf, simulated, verified, decision)
+    land(screen, hf, simulated, verified, decision, yes=yes)
 
 
 def _is_for_others(screen: Screen, decision: Decision, *, yes: bool) -> bool:

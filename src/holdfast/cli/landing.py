@@ -18,10 +18,22 @@ if TYPE_CHECKING:
     from holdfast.wiring import Holdfast
 
 
-def land(screen: Screen, hf: Holdfast, simulated: Simulated, verified: Verified, decision: Decision | None) -> None:
-    """Everything is said and signed; what stops it now is raised with the execution attached."""
+def land(
+    screen: Screen,
+    hf: Holdfast,
+    simulated: Simulated,
+    verified: Verified,
+    decision: Decision | None,
+    *,
+    yes: bool = False,
+) -> None:
+    """Everything is said and signed; what stops it now is raised with the execution attached.
+
+    `yes` is a yes to what policy asks nobody about; where it asks, that yes was signed before.
+    """
+    unasked = yes and decision is not None and decision.verdict == "ALLOW"
     with telling_failure(screen, hf):
-        execution = hf.execute(simulated, verified=verified, decision=decision)
+        execution = hf.execute(simulated, verified=verified, decision=decision, approved_by=hf.me() if unasked else "")
     if screen.form != "text":  # the document of a large change is large
         screen.answer(execution_document(*hf.show(execution.id)))
     tell_receipts(screen, "Healthy", execution.receipts[len(verified.receipts) :])

@@ -75,7 +75,7 @@ def _show_execution(screen: Screen, row: Row, document: Mapping[str, Any] | None
     screen.say(f"{row.id}  {state(row)}  {for_people(row.at_ns)}  {count(row.changes, 'change')}")
     screen.say(f"Intent    {shown(row.intent)}")
     screen.say(f"Plan      {row.plan_id}")
-    screen.say(f"Approved  by {printable(str(row.summary.get('approved_by') or 'nobody'))}")
+    screen.say(f"Approved  by {_approvers(row)}")
     for key, word in (("undoes", "Undoes"), ("revives", "Revives")):
         names = row.summary.get(key)
         if isinstance(names, list) and names:
@@ -89,6 +89,12 @@ def _show_execution(screen: Screen, row: Row, document: Mapping[str, Any] | None
         _show_details(screen, document)
     if row.status == "COMPLETED" and row.live and row.kept:
         screen.say(f"Undo with: holdfast undo {row.id}")
+
+
+def _approvers(row: Row) -> str:
+    """Only what the gates let through names its decision; without anybody's yes, that one allowed it."""
+    nobody = "nobody; policy allowed it" if row.summary.get("decision") else "nobody"
+    return printable(str(row.summary.get("approved_by") or nobody))
 
 
 def _show_details(screen: Screen, document: Mapping[str, Any]) -> None:

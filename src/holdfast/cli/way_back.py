@@ -15,7 +15,7 @@ from holdfast.cli.words import count, duration
 from holdfast.engine.difference import PlannedDifference
 from holdfast.errors import ApprovalNeeded
 from holdfast.model.path import printable
-from holdfast.wiring import Holdfast, user
+from holdfast.wiring import Holdfast
 
 if TYPE_CHECKING:
     from holdfast.engine.checking import Verified
@@ -47,7 +47,7 @@ def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bo
             if judged is not None:
                 execution = hf.execute(judged.simulated, verified=judged.verified, decision=judged.decision, way=way)
             else:
-                execution = hf.go_back(way, approved_by=user())
+                execution = hf.go_back(way, approved_by=hf.me())
         screen.answer({**execution_document(*hf.show(execution.id)), **_notes(way)})
         told = f", {count(len(way.services), 'service action')}" if way.services else ""
         screen.say(f"Restored {count(execution.changes, 'path')}{told} in {duration(execution.duration_ms)}.")

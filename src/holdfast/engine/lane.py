@@ -114,7 +114,9 @@ class Lane:
         asked = self._asked(pipeline, order, ready)
         if asked is not None:
             return asked
-        execution = pipeline.land(ready.simulated, ready.verified, ready.decision, approved_by=order.by)
+        execution = pipeline.land(
+            ready.simulated, ready.verified, ready.decision, approved_by=_said_yes(pipeline, order, ready)
+        )
         try:
             pipeline.raise_failure()
         except ApprovalNeeded as error:
@@ -250,6 +252,13 @@ def _given(pipeline: Pipeline, decision: Decision) -> str:
     except ApprovalNeeded as error:
         return error.message
     return ""
+
+
+def _said_yes(pipeline: Pipeline, order: LandOrder, ready: _Ready) -> str:
+    """Who wanted this landing, where policy asks nobody: who looked at it, or gave the run `--yes`."""
+    if order.cleared_by and order.simulation == ready.simulated.report.id:
+        return order.cleared_by
+    return pipeline.governance.me() if order.yes else ""
 
 
 def _wanted(pipeline: Pipeline, order: LandOrder, simulated: Simulated) -> str:

@@ -18,6 +18,7 @@ from holdfast.checks.health import check_health
 from holdfast.checks.words import health_of
 from holdfast.disk.lock import Lock
 from holdfast.engine.actions import ServiceActions, actions_of, in_header, take_back_after_crash
+from holdfast.engine.assent import Assent, counted, given_now, so_far
 from holdfast.engine.checking import Verified
 from holdfast.engine.governance import Governance
 from holdfast.engine.job import Job, job_of
@@ -113,7 +114,7 @@ class Pipeline:
     def execute(self, job: Job, *, approved_by: str) -> Execution:
         """Carry the job out under the lock, without asking the gates. The execution tells how it ended."""
         with self.locked():
-            return self._execute(job, approved_by, ())
+            return self._execute(job, given_now(approved_by), ())
 
     def note_delegation(self, plan: Plan, delegation: Delegation) -> None:
         """What an agent claimed and what was measured, into the ledger."""
@@ -173,6 +174,7 @@ class Pipeline:
 
         When the tree moved elsewhere since the checks ran, or other checks are wanted now, they run again on what
         stands now; and what they show is judged again, since the decision stood on what they showed before.
+        `approved_by` is who said yes in this call, where policy asks nobody; other answers are in the ledger.
         """
         for _ in range(_VERIFY_TRIES):
             with self.locked():
@@ -183,9 +185,10 @@ class Pipeline:
                 require_passed(verified)
                 decision = self._judged_again(simulated, verified, decision)
             except HoldfastError as error:
-                return self.refused(simulated, approved_by, verified.receipts, error)
-        restless = "the workspace keeps changing, so the checks never matched it"
-        return self.refused(simulated, approved_by, verified.receipts, Conflict(restless, hint="Nothing was changed."))
+                return self.refused(simulated, verified, error, decision, approved_by)
+        said = "the workspace keeps changing, so the checks never matched it"
+        restless = Conflict(said, hint="Nothing was changed.")
+        return self.refused(simulated, verified, restless, decision, approved_by)
 
     def _land(
         self, simulated: Simulated, verified: Verified, decision: Decision, approved_by: str, job: Job
@@ -195,10 +198,10 @@ class Pipeline:
             custody = self.governance.custody_of(simulated.report.id)
             stands = self.governance.require_open_gates(simulated, decision, custody, self._tree)
         except HoldfastError as error:
-            return self._refused(simulated, approved_by, verified.receipts, error)
+            return self._refused(simulated, verified, error, so_far(self.governance, decision, approved_by))
         counting = tuple(judged.id for judged in stands.judged if judged.counts)
         papers = job._replace(simulation=simulated.report.id, decision=decision.id, approvals=counting)
-        return self._execute(papers, approved_by, verified.receipts)
+        return self._execute(papers, counted(decision, stands, custody.approvals, approved_by), verified.receipts)
 
     def _still_proves(self, verified: Verified, simulated: Simulated) -> bool:
         """Receipts for another change set, for another tree, or of other checks prove nothing about this one."""
@@ -218,26 +221,24 @@ class Pipeline:
         return again
 
     def refused(
-        self, simulated: Simulated, approved_by: str, receipts: tuple[Receipt, ...], failure: HoldfastError
+        self, simulated: Simulated, verified: Verified, failure: HoldfastError, decision: Decision | None, said: str
     ) -> Execution:
         """A change that was tried and must not land is in the records too: ABORTED, with the reason."""
         with self.locked():
-            return self._refused(simulated, approved_by, receipts, failure)
+            return self._refused(simulated, verified, failure, so_far(self.governance, decision, said))
 
-    def _refused(
-        self, simulated: Simulated, approved_by: str, receipts: tuple[Receipt, ...], failure: HoldfastError
-    ) -> Execution:
+    def _refused(self, simulated: Simulated, verified: Verified, failure: HoldfastError, assent: Assent) -> Execution:
         job = job_of(simulated)
-        execution = replace(self._fresh(job, approved_by, receipts), errors=(failure.message,))
+        execution = replace(self._fresh(job, assent, verified.receipts), errors=(failure.message,))
         work = CarryOut(Transaction(self.site, execution.id, {}), execution)
         work.abort()
-        self._failure = self._close(job, work.execution, "", 0, "ABORTED", approved_by) or failure
+        self._failure = self._close(job, work.execution, "", 0, "ABORTED") or failure
         return work.execution
 
     @without_collector
-    def _execute(self, job: Job, approved_by: str, receipts: tuple[Receipt, ...]) -> Execution:
-        execution = self._fresh(job, approved_by, receipts)
-        header = self._header(job, approved_by)
+    def _execute(self, job: Job, assent: Assent, receipts: tuple[Receipt, ...]) -> Execution:
+        execution = self._fresh(job, assent, receipts)
+        header = self._header(job, assent.by)
         transaction = Transaction(self.site, execution.id, header, self.progress)
         work, actions = CarryOut(transaction, execution), self._actions(job, execution.id)
         work.run(
@@ -252,11 +253,11 @@ class Pipeline:
         unrecorded = None
         if transaction.state == "COMMITTED":
             self._keep_texts(lambda: keep_texts(self.site, execution.id, transaction.ops, job.sources))
-            unrecorded = self._close(job, done, transaction.root, len(transaction.ops), "COMMITTED", approved_by)
+            unrecorded = self._close(job, done, transaction.root, len(transaction.ops), "COMMITTED")
         elif transaction.state == "ABORTED":
-            unrecorded = self._close(job, done, transaction.root, len(transaction.ops), "ABORTED", approved_by)
+            unrecorded = self._close(job, done, transaction.root, len(transaction.ops), "ABORTED")
         elif transaction.state == "OPEN":
-            unrecorded = self._close(job, done, "", 0, "ABORTED", approved_by)
+            unrecorded = self._close(job, done, "", 0, "ABORTED")
         self._failure = unrecorded or work.failure
         return done
 
@@ -267,7 +268,7 @@ class Pipeline:
 
     _failure: Exception | None = None
 
-    def _fresh(self, job: Job, approved_by: str, receipts: tuple[Receipt, ...]) -> Execution:
+    def _fresh(self, job: Job, assent: Assent, receipts: tuple[Receipt, ...]) -> Execution:
         changes = job.change_set.changes
         return Execution(
             id=new_txn(),
@@ -276,8 +277,8 @@ class Pipeline:
             plan_digest=job.plan_digest,
             change_set_digest=job.change_set.digest,
             base_digest=job.change_set.base,
-            approved_by=approved_by,
-            approved_at_ns=time.time_ns() if approved_by else 0,
+            approved_by=assent.by,
+            approved_at_ns=assent.at_ns,
             receipts=receipts,
             before_digest=images_digest((change.path, change.pre) for change in changes),
             after_digest=images_digest((change.path, change.post) for change in changes),
@@ -317,10 +318,11 @@ class Pipeline:
         )
 
     def _close(
-        self, job: Job, execution: Execution, root: str, operations: int, outcome: Outcome, approved_by: str
+        self, job: Job, execution: Execution, root: str, operations: int, outcome: Outcome
     ) -> HoldfastError | None:
         """Settle it; what stopped that is returned, because the execution is over and must be told first."""
-        closing = Closing(execution.id, outcome, self._header(job, approved_by), root, operations, (), execution)
+        header = self._header(job, execution.approved_by)
+        closing = Closing(execution.id, outcome, header, root, operations, (), execution)
         try:
             settle(self.site, self.ledger, self.records, closing)
         except (OSError, HoldfastError) as error:

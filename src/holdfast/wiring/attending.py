@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from holdfast.errors import Blocked, HoldfastError
 from holdfast.model.run import RunEvent, RunOptions, RunStarted
 from holdfast.model.trigger import Firing, Told
-from holdfast.wiring.guard import user
+from holdfast.wiring.login import user
 from holdfast.wiring.opening import open  # noqa: A004 (`holdfast.open` is the front door)
 
 _PATIENCE = 60.0

@@ -23,6 +23,7 @@ from holdfast.model.canonical import Json
 from holdfast.store.database import Records, Row
 from holdfast.store.journal import read_head
 from holdfast.store.ledger import Ledger
+from holdfast.wiring.login import user
 from holdfast.workspace.site import Site
 
 if TYPE_CHECKING:
@@ -103,6 +104,13 @@ class Holdfast:
     def on(self, event: str, function: RunWatcher) -> None:
         """Call the function at each such event of a run ("*": at all of them); see `model.run.EVENTS`."""
         self.runs.listeners.on(event, function)
+
+    def me(self) -> str:
+        """The name this user answers under; the login where no configuration can be read: an undo needs none."""
+        try:
+            return self.pipeline.governance.me()
+        except HoldfastError:
+            return user()
 
     # ── change ──
 
@@ -231,19 +239,19 @@ class Holdfast:
         """
         from holdfast.engine.refusals import require_passed, require_typed
 
-        who = approved_by or (approval.by if approval is not None else "")
         proof = verified if verified is not None else self.verify(simulated)
+        judged = decision
         try:
             require_passed(proof)
-            judged = decision if decision is not None else self.evaluate(simulated, proof)
+            judged = judged if judged is not None else self.evaluate(simulated, proof)
             if judged.verdict == "NEED_APPROVAL" and approval is None and approved_by:
                 require_typed(judged, simulated.plan, consent)
                 self.approve(judged, by=approved_by)
         except (VerificationFailed, ApprovalNeeded) as error:
-            self.last = self.pipeline.refused(simulated, who, proof.receipts, error)
+            self.last = self.pipeline.refused(simulated, proof, error, judged, approved_by)
             raise
-        job = way.job if way is not None else None
-        self.last = self.pipeline.land(simulated, proof, judged, approved_by=who or user(), job=job)
+        job = way and way.job
+        self.last = self.pipeline.land(simulated, proof, judged, approved_by=approved_by, job=job)
         self.pipeline.raise_failure()
         return self.last
 
@@ -276,7 +284,7 @@ class Holdfast:
         """
         from holdfast.engine.changes import Changes
 
-        who, typed = approved_by or user(), consent if approved_by else ""
+        who, typed = approved_by or self.me(), consent if approved_by else ""
         return Changes(intent, lambda plan: self.execute(self.simulate(plan), approved_by=who, consent=typed))
 
     # ── go back ──
@@ -323,7 +331,7 @@ class Holdfast:
 
     def _taken_back(self, way: Return, approved_by: str) -> Execution:
         with self.taking_back(way) as follow:
-            execution = self.go_back(way, approved_by=approved_by or user())
+            execution = self.go_back(way, approved_by=approved_by or self.me())
             if follow is not None:
                 follow(execution.id)
         return execution
@@ -390,13 +398,3 @@ class Holdfast:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def user() -> str:
-    """Who is at the keyboard, by the system's name; an approval by this name is only as strong as the login."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return f"uid {os.geteuid()}"

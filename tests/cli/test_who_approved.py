@@ -1,0 +1,91 @@
+"""The record of an execution names who said yes with an answer that counted, and nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from people import People
+
+CHANGE = "intent: Number the release\nsteps:\n  - write: VERSION\n    content: '2'\n"
+RISKY = "intent: Deploy\nsteps:\n  - write: .github/workflows/ci.yml\n    content: 'on: push'\n"
+UNHEALTHY = CHANGE + 'health:\n  - run: ["false"]\n    within: 200ms\n'
+LOOSE = '[policy]\nwithout_verification = "allow"\nwithout_health = "allow"\n'
+Write = Callable[[str], str]
+
+
+@pytest.fixture
+def people(guarded: Any, tmp_path: Path) -> Iterator[People]:
+    found = People(guarded, tmp_path / "people", "ann", "ben")
+    yield found
+    found.leave()
+
+
+def _newest(guarded: Any) -> dict[str, Any]:
+    id = guarded("log", "--json").document["items"][0]["id"]
+    document: dict[str, Any] = guarded("show", id, "--json").document
+    return document
+
+
+def _approved(document: dict[str, Any]) -> tuple[str, bool, bool]:
+    return document["approved_by"], document["user_approved"], document["approved_at_ns"] > 0
+
+
+def test_a_refusal_for_want_of_an_approval_says_that_nobody_approved(guarded: Any, write: Write) -> None:
+    """Who runs `execute` has not approved by that: no name and no time, in words and in JSON."""
+    id = guarded("simulate", write(CHANGE), "--json").document["id"]
+    assert guarded("execute", id).status == 3
+    done = _newest(guarded)
+    assert (done["status"], *_approved(done)) == ("ABORTED", "", False, False)
+    assert "Approved  by nobody\n" in guarded("show", done["id"]).out
+
+
+def test_those_who_approved_are_named_not_who_carried_it_out(guarded: Any, write: Write, people: People) -> None:
+    """One of two is named in the refusal, both in the landing; the undo names who took it back."""
+    report = people.told("me", "simulate", write(RISKY), "--json").document
+    people.told("ben", "approve", report["id"], "--plan", report["plan_id"])
+    assert people.told("me", "execute", report["id"]).status == 3
+    assert _newest(guarded)["approved_by"] == "ben"
+    people.told("ann", "approve", report["id"], "--plan", report["plan_id"])
+    done = people.told("me", "execute", report["id"], "--json").document
+    assert _approved(done) == ("ben, ann", True, True)
+    assert "Approved  by ben, ann\n" in guarded("show", done["id"]).out
+    undone = people.told("me", "undo", done["id"], "--yes", "--json").document
+    assert _approved(undone) == ("me", True, True)
+    assert people.told("me", "execute", report["id"]).status == 3
+    assert _approved(_newest(guarded)) == ("", False, False), "what was used up is no approval any more"
+
+
+def test_what_policy_allows_was_approved_by_nobody(guarded: Any, write: Write, people: People) -> None:
+    """Without a yes there is none in the record; `--yes` is this user's, also where nobody had to give it."""
+    people.configure(LOOSE)
+    id = people.told("me", "simulate", write(CHANGE), "--json").document["id"]
+    done = people.told("me", "execute", id, "--json").document
+    assert (done["status"], *_approved(done)) == ("SUCCESS", "", False, False)
+    assert "Approved  by nobody; policy allowed it\n" in guarded("show", done["id"]).out
+    more = write(CHANGE.replace("VERSION", "MORE"))
+    assert _approved(people.told("me", "apply", more, "--yes", "--json").document) == ("me", True, True)
+
+
+def test_what_was_rolled_back_names_who_approved_it(guarded: Any, write: Write) -> None:
+    """A change that was approved and did not hold keeps the name, also where another yes would be needed now."""
+    id = guarded("simulate", write(UNHEALTHY), "--json").document["id"]
+    by = guarded("approve", id, "--json").document["by"]
+    assert guarded("execute", id).status == 6
+    done = _newest(guarded)
+    assert (done["status"], *_approved(done)) == ("ROLLED_BACK", by, True, True)
+
+
+def test_consent_that_is_not_spelled_out_is_no_approval(guarded: Any, write: Write) -> None:
+    """`--yes` to a high risk is refused, and in Python a name without the plan's id is as little."""
+    import holdfast
+    from holdfast.errors import ApprovalNeeded
+
+    with holdfast.open(str(guarded.directory)) as hf:
+        with pytest.raises(ApprovalNeeded):
+            hf.execute(hf.simulate(hf.plan(write(RISKY))), approved_by="me")
+        assert hf.last is not None
+        assert (hf.last.approved_by, hf.last.approved_at_ns) == ("", 0)
