@@ -67,6 +67,29 @@ def test_a_rejection_stops_it(guarded: Any, simulated: Callable[[str], dict[str,
     assert (refused.status, "not on Friday" in refused.err) == (5, True)
 
 
+def test_a_no_is_taken_while_the_workspace_is_another(guarded: Any, simulated: Callable[[str], dict[str, Any]]) -> None:
+    """A rejection is recorded whatever the files look like, and holds when they are as before again."""
+    id = simulated(CHANGE)["id"]
+    guarded("approve", id)
+    (guarded.directory / "VERSION").write_text("theirs")
+    told = guarded("reject", id, "--reason", "not on Friday", "--json")
+    assert (told.status, told.document["status"], told.document["simulation"]) == (0, "REJECTED", id)
+    (guarded.directory / "VERSION").unlink()
+    refused = guarded("execute", id)
+    assert (refused.status, "not on Friday" in refused.err) == (5, True)
+    assert not (guarded.directory / "VERSION").exists()
+
+
+@pytest.mark.parametrize("file", ["plan", "changes"])
+def test_a_no_is_to_what_was_simulated(guarded: Any, simulated: Callable[[str], dict[str, Any]], file: str) -> None:
+    """What was edited is no simulation that one could answer, and one that never was is unknown."""
+    id = simulated(CHANGE)["id"]
+    path = guarded.directory / ".holdfast" / "simulations" / id / file
+    path.write_text(path.read_text().replace("VERSION", "VERSIOM"))
+    assert guarded("reject", id).status == 12
+    assert guarded("reject", "s-nothing").status == 2
+
+
 def test_a_moved_base_is_a_conflict(guarded: Any, simulated: Callable[[str], dict[str, Any]]) -> None:
     """When somebody made the file meanwhile, execution is refused with exit 8, and their file stays."""
     id = simulated(CHANGE)["id"]

@@ -60,6 +60,17 @@ class Custody(NamedTuple):
     made_by: str
 
 
+class _About(NamedTuple):
+    """What an answer names, as an approval calls it."""
+
+    simulation: str
+    simulation_digest: str
+    plan: str
+    change_set: str
+    base: str
+    policy: str
+
+
 class Governance:
     """The gates over one workspace."""
 
@@ -133,12 +144,22 @@ class Governance:
     # ── answering ──
 
     def answer(self, decision: Decision, said: Answer, *, by: str = "", reason: str = "") -> Approval:
-        """This user's signed yes or no to a decision.
+        """This user's signed yes or no to a decision; for a no without one there is `refuse`.
 
         Denied where nobody can approve, ApprovalNeeded where it is not this user's yes that is missing.
         """
         if said == "approve" and decision.verdict == "DENY":
             raise Denied(_denial(decision), hint="Nothing was changed. Nobody can approve what policy denies.")
+        signed = self._signed(said, _about(decision), by, reason)
+        self._require_it_counts(decision, signed)
+        return signed
+
+    def refuse(self, what: Decision | Simulation, *, by: str = "", reason: str = "") -> Approval:
+        """This user's signed no. It needs no decision, and no workspace that still is as it was."""
+        about = _about(what) if isinstance(what, Decision) else _about_report(what, self.policy().digest)
+        return self._signed("reject", about, by, reason)
+
+    def _signed(self, said: Answer, about: _About, by: str, reason: str) -> Approval:
         now = time.time_ns()
         lifetime = self.policy().scalars.approval_lifetime_ms * 1_000_000
         approval = Approval(
@@ -146,19 +167,12 @@ class Governance:
             answer=said,
             by=whole_characters(by or self.me()),
             key="",
-            simulation=decision.simulation,
-            simulation_digest=decision.simulation_digest,
-            plan=decision.plan_digest,
-            change_set=decision.change_set,
-            base=decision.base,
-            policy=decision.policy,
+            **about._asdict(),
             issued_ns=now,
             expires_ns=now + lifetime,
             reason=whole_characters(reason),
         )
-        signed = self._signer().signed(approval)
-        self._require_it_counts(decision, signed)
-        return signed
+        return self._signer().signed(approval)
 
     def _require_it_counts(self, decision: Decision, approval: Approval) -> None:
         """Better said now than when the change is to land. A no is always taken."""
@@ -254,6 +268,21 @@ class Governance:
             raise UnknownId(f"the ledger knows no simulation {simulation}", hint="Simulate the plan first.")
         made_by = str(first.get("by", ""))
         return Custody(str(first["digest"]), tuple(decisions), tuple(approvals), frozenset(used), made_by)
+
+
+def _about(decision: Decision) -> _About:
+    return _About(
+        decision.simulation,
+        decision.simulation_digest,
+        decision.plan_digest,
+        decision.change_set,
+        decision.base,
+        decision.policy,
+    )
+
+
+def _about_report(report: Simulation, policy: str) -> _About:
+    return _About(report.id, report.digest, report.plan_digest, report.change_set, report.base, policy)
 
 
 def _approval(body: Mapping[str, Json]) -> Approval:

@@ -10,6 +10,8 @@ from dataclasses import replace
 from holdfast.engine.checking import Verified
 from holdfast.engine.saving import load_simulation, save_simulation, seen_now
 from holdfast.engine.simulator import Simulated
+from holdfast.errors import Tampering
+from holdfast.model.simulation import Simulation
 from holdfast.simulation.reports import StepReports
 from holdfast.store.dossier import Dossiers
 from holdfast.workspace.site import Site
@@ -23,6 +25,17 @@ def resumed(site: Site, id: str, *, gated: bool = False) -> tuple[Simulated, Ver
     simulated = Simulated(kept.plan, kept.change_set, seen, kept.sources, steps, kept.report)
     report = kept.report
     return simulated, Verified(report.receipts, report.checked_on, kept.change_set.digest, checks=report.checks)
+
+
+def rejectable(site: Site, id: str) -> Simulation:
+    """The report of a kept simulation, whatever the workspace looks like by now; Tampering when it was edited.
+
+    A no to what somebody edited would be about something that nobody simulated.
+    """
+    kept = load_simulation(site, id)
+    if (kept.plan.digest, kept.change_set.digest) != (kept.report.plan_digest, kept.report.change_set):
+        raise Tampering(f"what was kept of {id} was edited", hint="Nothing was changed. It cannot land.")
+    return kept.report
 
 
 def kept_with(site: Site, simulated: Simulated, verified: Verified) -> Simulated:

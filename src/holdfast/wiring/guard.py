@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from holdfast.model.execution import Divergence, Execution
     from holdfast.model.plan import Plan
     from holdfast.model.run import RunWatcher
+    from holdfast.model.simulation import Simulation
     from holdfast.planning.words import Understood
     from holdfast.store.audit import Verification
     from holdfast.workspace.keeping import Reclaimed
@@ -213,8 +214,9 @@ class Holdfast:
         """This user's signed yes to exactly what was decided on: one use, and not for long."""
         return self._answered(self.pipeline.governance.answer(decision, "approve", by=by, reason=reason))
 
-    def reject(self, decision: Decision, *, by: str = "", reason: str = "") -> Approval:
-        return self._answered(self.pipeline.governance.answer(decision, "reject", by=by, reason=reason))
+    def reject(self, what: Decision | Simulation, *, by: str = "", reason: str = "") -> Approval:
+        """This user's signed no, to a decision or to a simulation: that one cannot land any more."""
+        return self._answered(self.pipeline.governance.refuse(what, by=by, reason=reason))
 
     def _answered(self, approval: Approval) -> Approval:
         self.pipeline.file([approval])
