@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 from holdfast.errors import ApprovalNeeded, HoldfastError, VerificationFailed
 from holdfast.model.canonical import Json
 from holdfast.store.database import Records, Row
-from holdfast.store.journal import read_head
 from holdfast.store.ledger import Ledger
 from holdfast.wiring.login import user
+from holdfast.wiring.unfinished import is_unfinished
 from holdfast.workspace.site import Site
 
 if TYPE_CHECKING:
@@ -371,12 +371,7 @@ class Holdfast:
 
     def needs_recovery(self) -> bool:
         """Is something unfinished: after a crash, or because somebody is at work right now? A few small reads."""
-        journal = self.site.journal()
-        head = read_head(self.site.calls, journal)
-        if (head is not None and head.state == "PREPARED") or set(self.site.calls.names(journal)) - {"head"}:
-            return True
-        newest = self.ledger.head()
-        return newest is not None and newest.seq > self.records.projected
+        return is_unfinished(self.site, self.ledger, self.records)
 
     def open_divergence(self) -> tuple[Divergence, ...]:
         """What an interrupted rollback left for a person to decide."""
