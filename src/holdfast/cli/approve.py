@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.asked import simulation_asked
-from holdfast.cli.gate_told import require_approval, tell_decision
+from holdfast.cli.gate_told import after_approval, require_approval, tell_decision
 from holdfast.cli.moments import for_people, for_programs
 from holdfast.cli.opening import changing
 from holdfast.cli.screen import Screen, shown
@@ -44,14 +44,19 @@ def command(face: Face, simulation: str, reason: str, typed: str) -> None:
         if decision.typed_consent and not typed:
             require_approval(screen, decision, found.plan.id, "", difference, yes=False)
         approval = hf.approve(decision, reason=reason)
-    tell_answer(screen, approval)
-    screen.say(f"Carry it out with: holdfast execute {approval.simulation}")
+        governance = hf.pipeline.governance
+        stands = governance.standing(decision, governance.custody_of(decision.simulation))
+    tell_answer(screen, approval, granted=stands.granted, people=stands.people, people_needed=stands.needed)
+    screen.say(after_approval(decision, stands, found.plan.id))
 
 
-def tell_answer(screen: Screen, approval: Approval) -> None:
+def tell_answer(screen: Screen, approval: Approval, **worth: object) -> None:
+    """`worth` is what all the answers together come to, for programs."""
     word = {"approve": "Approved", "reject": "Rejected"}[approval.answer]
     status = word.upper()
     times = {"issued": for_programs(approval.issued_ns), "expires": for_programs(approval.expires_ns)}
-    screen.answer({"kind": "approval", "status": status, **approval.claims(), "signature": approval.signature, **times})
+    screen.answer(
+        {"kind": "approval", "status": status, **approval.claims(), "signature": approval.signature, **times, **worth}
+    )
     until = f", until {for_people(approval.expires_ns)}, once" if approval.answer == "approve" else ""
     screen.say(f"{word} as {shown(approval.by)}{until}: {approval.id} for {approval.simulation}")

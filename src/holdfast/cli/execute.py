@@ -26,5 +26,6 @@ def command(face: Face, simulation: str) -> None:
             raise
         tell_decision(face.screen, decision)
         if decision.verdict == "NEED_APPROVAL":
-            tell_answers(face.screen, hf.pipeline.governance.custody_of(id).approvals)
+            custody = hf.pipeline.governance.custody_of(id)
+            tell_answers(face.screen, hf.pipeline.governance.standing(decision, custody), custody.approvals)
         land(face.screen, hf, found, verified, decision)

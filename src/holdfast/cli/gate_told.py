@@ -18,6 +18,7 @@ from holdfast.model.path import printable
 
 if TYPE_CHECKING:
     from holdfast.engine.difference import Difference
+    from holdfast.gates.approvals import Standing
     from holdfast.model.approval import Approval
     from holdfast.model.decision import Decision, Reason
 
@@ -60,11 +61,28 @@ def require_approval(
         raise ApprovalNeeded("That was not the plan's id.", hint="Nothing was changed.")
 
 
-def tell_answers(screen: Screen, answers: Sequence[Approval]) -> None:
-    """Who said what to it so far, oldest first; whether that is enough is for the hard gates."""
+def tell_answers(screen: Screen, stands: Standing, answers: Sequence[Approval]) -> None:
+    """Who said what to it so far, oldest first, and what counts of it; whether that is enough is for the hard gates."""
+    judged = {each.id: each for each in stands.judged}
     for answer in reversed(answers):
         mark, word = ("✓", "approved") if answer.answer == "approve" else ("✗", "rejected")
-        screen.say(f"  {mark} {word} by {shown(answer.by)}: {answer.id}")
+        broken = judged[answer.id].broken
+        void = f', does not count, since it breaks the rule "{broken[0]}"' if broken else ""
+        screen.say(f"  {'.' if broken else mark} {word} by {shown(answer.by)}: {answer.id}{void}")
+
+
+def after_approval(decision: Decision, stands: Standing, plan_id: str) -> str:
+    """What an approval came to, for whoever gave it: it can be carried out, or who is still missing."""
+    if stands.granted:
+        return f"Carry it out with: holdfast execute {decision.simulation}"
+    if stands.rejected:
+        return f"It does not land all the same: {shown(stands.reason)}"
+    more = count(stands.needed - stands.people, "more person has", "more people have")
+    typed = f" --plan {plan_id}" if decision.typed_consent else ""
+    return (
+        f"Approved by {stands.people} of {count(stands.needed, 'person', 'people')}: {more} to approve it, "
+        f"with: holdfast approve {decision.simulation}{typed}"
+    )
 
 
 def _sentence(reason: Reason) -> str:
