@@ -89,6 +89,23 @@ def test_the_same_plan_is_applied_once(guarded: Any) -> None:
     assert len(guarded("log", "--json").document["items"]) == 1
 
 
+def test_a_plan_with_health_that_stands_already_is_told_so(guarded: Any) -> None:
+    """Health is about now, so the plan is tried again; where it no longer fits, the advice is not to correct it."""
+    health = [{"run": ["grep", "-q", "port = 81", "conf/site.conf"], "within": "5s"}]
+    update = {"update": "conf/site.conf", "old": "port = 80\nhost = a\nname = b\n", "content": "port = 81\n"}
+    plan = {"intent": "Use port 81", "steps": [update], "health": health}
+    first = guarded.apply(plan).document
+    again = guarded.apply(plan)
+    assert (again.status, again.document["error"]["changed"]) == (5, False)
+    assert again.document["error"]["message"].startswith(f"Already applied as {first['id']}; ")
+    assert "health was not asked again" in again.document["error"]["hint"]
+    assert "Correct" not in again.document["error"]["hint"]
+    asked = guarded.apply({"intent": "Ask", "steps": [{"read": "conf/site.conf"}], "health": health})
+    assert (asked.status, [receipt["passed"] for receipt in asked.document["receipts"]]) == (0, [True])
+    (guarded.directory / "conf/site.conf").write_text("port = 82\n")
+    assert "Correct the plan" in guarded.apply(plan).document["error"]["hint"]
+
+
 def test_a_plan_that_changes_nothing_says_so(guarded: Any) -> None:
     """When the workspace is already as the plan wants it, nothing is recorded."""
     same = {"intent": "same", "steps": [{"write": "old.txt", "content": "old\n"}]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Unpack
 
 import click
@@ -22,7 +24,7 @@ from holdfast.cli.verbs import Face, verb
 from holdfast.cli.watching import Watching, person_at
 from holdfast.cli.words import count
 from holdfast.engine.difference import PlannedDifference
-from holdfast.errors import ApprovalNeeded
+from holdfast.errors import ApprovalNeeded, Blocked
 from holdfast.model.plan import Plan, Service
 from holdfast.store.database import Row
 from holdfast.wiring import Holdfast
@@ -66,7 +68,9 @@ def command(face: Face, file: str, yes: bool, preview: bool, shadow: ShadowKind,
                 return
             assert isinstance(found, Plan)
             plan = found
-            simulated = hf.simulate(plan, shadow=shadow, watcher=Watching(face.screen), person=person_at(face.screen))
+            with _telling_what_stands(hf, plan):
+                watcher, person = Watching(face.screen), person_at(face.screen)
+                simulated = hf.simulate(plan, shadow=shadow, watcher=watcher, person=person)
         difference = PlannedDifference(hf.site, simulated.change_set.changes, simulated.sources)
         tell_plan(face.screen, plan, simulated, difference)
         if not simulated.change_set and not plan.verify and not health_of(plan) and not _has_services(plan):
@@ -75,6 +79,25 @@ def command(face: Face, file: str, yes: bool, preview: bool, shadow: ShadowKind,
             _previewed(face.screen, plan, simulated)
         else:
             carry_out(face.screen, hf, simulated, difference, yes=yes)
+
+
+@contextmanager
+def _telling_what_stands(hf: Holdfast, plan: Plan) -> Iterator[None]:
+    """A plan with health checks is never done already, since health is about now; but its files may stand so.
+
+    Its steps may then not fit a second time, and to correct the plan would be the wrong advice.
+    """
+    try:
+        yield
+    except Blocked as error:
+        row = hf.already_done(plan, files_alone=True)
+        if row is not None:
+            error.message = f"Already applied as {row.id}; its steps do not fit a second time:\n{error.message}"
+            error.hint = (
+                "Nothing was changed: its files stand as it left them. Its health was not asked again.\n"
+                "To ask, apply a change file with the same health checks and a read step in place of the others."
+            )
+        raise
 
 
 def _has_services(plan: Plan) -> bool:

@@ -98,13 +98,13 @@ class Pipeline:
             self._recover()
         return self.recovered
 
-    def already_done(self, plan: Plan) -> Row | None:
+    def already_done(self, plan: Plan, *, files_alone: bool = False) -> Row | None:
         """An execution of this very plan whose effect still stands, on every path that the plan names.
 
         With health checks, service actions or programs there is none: what was so then says nothing about now,
-        and what a program makes depends on more than the paths that the plan names.
+        and what a program makes depends on more than the paths that the plan names. `files_alone` leaves health aside.
         """
-        if health_of(plan) or plan.runs_programs or actions_of(plan):
+        if (health_of(plan) and not files_alone) or plan.runs_programs or actions_of(plan):
             return None
         for row in self.records.live_with_plan(plan.digest):
             if row.kept and stands_as_left(self.site, row.id, row.at_ns, plan.affected_paths):

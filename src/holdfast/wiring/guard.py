@@ -177,9 +177,9 @@ class Holdfast:
 
         return load_plan(self.site, self.resolve(id))
 
-    def already_done(self, plan: Plan) -> Row | None:
-        """The execution that did this very plan, when its effect still stands."""
-        return self.pipeline.already_done(plan)
+    def already_done(self, plan: Plan, *, files_alone: bool = False) -> Row | None:
+        """The execution that did this very plan, when its effect still stands; health is about now, and asked again."""
+        return self.pipeline.already_done(plan, files_alone=files_alone)
 
     def simulate(
         self,
