@@ -139,6 +139,34 @@ def test_no_verb_presents_another_plan(guarded: Any, simulated: Callable[[str], 
     assert [guarded(verb, id).status for verb in ("show", "diff", "evaluate", "approve")] == [12] * 4
 
 
+def test_a_kept_plan_that_was_edited_is_made_again(guarded: Any, write: Callable[[str], str]) -> None:
+    """simulate and diff refuse it, exit 12, and say what helps; a simulation made before lands as it was approved."""
+    change = write(CHANGE)
+    plan = guarded("plan", change, "--json").document["id"]
+    report = guarded("simulate", plan, "--json").document["id"]
+    guarded("approve", report)
+    kept = guarded.directory / ".holdfast" / "plans" / plan / "document"
+    kept.write_text(kept.read_text().replace("VERSION", "VERSIOM"))
+    for verb in ("simulate", "diff"):
+        refused = guarded(verb, plan)
+        assert (refused.status, "Make the plan again" in refused.err) == (12, True)
+        assert "Simulate again" not in refused.err
+    assert guarded("execute", report).status == 0
+    assert [path.name for path in guarded.directory.glob("VERSIO*")] == ["VERSION"]
+    assert guarded("plan", change).status == 0
+    assert guarded("simulate", plan).status == 0
+
+
+def test_another_plan_under_the_id_of_one_is_refused(guarded: Any, write: Callable[[str], str]) -> None:
+    """A sound plan that is kept under another plan's id is not taken for that one: exit 12."""
+    ids = [guarded("plan", write(text), "--json").document["id"] for text in (CHANGE, RISKY)]
+    shelf = guarded.directory / ".holdfast" / "plans"
+    for part in (shelf / ids[1]).iterdir():
+        (shelf / ids[0] / part.name).write_bytes(part.read_bytes())
+    refused = guarded("simulate", ids[0])
+    assert (refused.status, "is another plan" in refused.err) == (12, True)
+
+
 def test_an_edited_content_is_refused(guarded: Any, simulated: Callable[[str], dict[str, Any]]) -> None:
     """The bytes that land are the bytes that were simulated: edited ones are tampering, exit 12."""
     id = simulated(CHANGE)["id"]

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
-from holdfast.errors import Blocked, Conflict, Tampering
+from holdfast.errors import Blocked, Conflict, Tampering, UnknownId
 from holdfast.model.changeset import ChangeSet
 from holdfast.model.image import Seen
 from holdfast.model.path import parent_of, printable
@@ -31,6 +31,8 @@ from holdfast.workspace.site import Site
 from holdfast.workspace.staging import CopyOf, Held, Source, source_pieces
 
 _HINT = "Nothing was changed. Simulate again."
+# A plan that was edited where it is kept cannot be simulated again from there.
+_PLAN_HINT = "Nothing was changed. Make the plan again from its change file or words: holdfast plan"
 _SMALL = 1 << 20
 _Found = TypeVar("_Found")
 
@@ -49,7 +51,21 @@ def save_plan(site: Site, plan: Plan) -> None:
     files = {hashlib.sha256(data).hexdigest(): [data] for data in _inline(plan.steps)}
     document = json.dumps({**plan.document(), "steps": [described(step) for step in plan.steps]}).encode("ascii")
     named = ((content.sha256, _file_pieces(site, content)) for content in _from_files(plan.steps))
-    Dossiers(site.state, "plans").write(plan.id, [("document", [document]), *files.items(), *dict(named).items()])
+    dossiers = Dossiers(site.state, "plans")
+    if not _can_stay(site, plan.id):
+        dossiers.remove(plan.id)
+    dossiers.write(plan.id, [("document", [document]), *files.items(), *dict(named).items()])
+
+
+def _can_stay(site: Site, id: str) -> bool:
+    """Whatever is kept under this id already; an edited one is in the way of the plan that is made again."""
+    try:
+        load_plan(site, id)
+    except UnknownId:
+        return id not in Dossiers(site.state, "plans").ids()
+    except Tampering:
+        return False
+    return True
 
 
 def load_plan(site: Site, id: str) -> Plan:
@@ -59,7 +75,10 @@ def load_plan(site: Site, id: str) -> Plan:
         path = os.path.join(site.state.path, "plans", id, sha256)
         return FromFile(path, size, sha256) if size > _SMALL else Inline(dossiers.read(id, sha256))
 
-    return _sound(lambda: plan_from(json.loads(dossiers.read(id, "document")), find))
+    plan = _sound(lambda: plan_from(json.loads(dossiers.read(id, "document")), find), _PLAN_HINT)
+    if plan.id != id:
+        raise Tampering(f"what is kept as {id} is another plan", hint=_PLAN_HINT)
+    return plan
 
 
 def save_simulation(
@@ -208,9 +227,9 @@ def _file_pieces(site: Site, content: FromFile) -> Iterator[bytes]:
         site.calls.close(fd)
 
 
-def _sound(read: Callable[[], _Found]) -> _Found:
+def _sound(read: Callable[[], _Found], hint: str = _HINT) -> _Found:
     """Damage is told as tampering, never as a traceback."""
     try:
         return read()
     except (ValueError, RecursionError) as error:
-        raise Tampering(f"what was kept is damaged or was edited: {error}", hint=_HINT) from error
+        raise Tampering(f"what was kept is damaged or was edited: {error}", hint=hint) from error
