@@ -52,6 +52,30 @@ def test_a_simulation_that_is_no_good_is_one_document(
     assert "SUCCESS" not in told.out
 
 
+def test_a_kept_simulation_shows_what_its_checks_came_to(guarded: Any, write: Write) -> None:
+    """Nobody who looks at it later takes a failed check for a success, and what the checks said can be read."""
+    change = write(CHANGE + "verify: [{run: [sh, -c, 'echo because; exit 3']}, {run: ['true']}]\n")
+    id = guarded("simulate", change, "--json").document["simulation"]["id"]
+    told = guarded("show", id)
+    assert f"{id}  1 check FAILED  " in told.out
+    assert "SUCCESS" not in told.out
+    assert "✗ sh -c 'echo because; exit 3' exited with 3" in told.out
+    assert "✓ true exited with 0" in told.out
+    assert f"holdfast show {id} --log" in told.out
+    assert [row["passed"] for row in guarded("show", id, "--json").document["receipts"]] == [False, True]
+    assert "\n  because\n" in guarded("show", id, "--log").out
+    assert guarded("show", id, "--log", "--json").document["receipts"][0]["log"] == "because\n"
+
+
+def test_what_has_no_log_says_so(guarded: Any, simulated: Any) -> None:
+    """A decision ran nothing: --log is refused in words, not ignored; a simulation that ran no checks says so."""
+    id = simulated(CHANGE)["id"]
+    decision = guarded("evaluate", id, "--json").document["id"]
+    refused = guarded("show", decision, "--log")
+    assert (refused.status, "only simulations and executions have logs" in refused.err) == (2, True)
+    assert "ran no checks" in guarded("show", id, "--log").out
+
+
 def test_a_denial_is_one_document(guarded: Any, simulated: Any, configure: Callable[[str], None]) -> None:
     """evaluate prints the decision inside the denial, not before it; also as a stream, whose last line it is."""
     configure('[policy]\nwithout_verification = "deny"\n')

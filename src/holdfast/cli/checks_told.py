@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.checks.words import Understood, health_of, understood
 from holdfast.cli.screen import Screen, shown
+from holdfast.cli.words import count
 from holdfast.model.check import subject
 from holdfast.model.path import printable
 
@@ -49,6 +50,12 @@ def brought_along(plan: Plan) -> Iterator[str]:
         yield f"  < {printable(name)}  read from beside the change file"
     if len(plan.content_files) > _MOST_FILES:
         yield f"  < and {len(plan.content_files) - _MOST_FILES:,} more files from beside the change file"
+
+
+def how_it_went(status: str, receipts: Sequence[Receipt]) -> str:
+    """A rehearsal that succeeded is no success where checks failed."""
+    failed = sum(not receipt.passed for receipt in receipts)
+    return f"{count(failed, 'check')} FAILED" if failed and status == "SUCCESS" else status
 
 
 def tell_receipts(screen: Screen, heading: str, receipts: Sequence[Receipt]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from holdfast.cli.checks_told import how_it_went
 from holdfast.cli.documents import change_document
 from holdfast.cli.moments import for_people, for_programs
 from holdfast.cli.screen import Screen, shown
@@ -31,20 +32,62 @@ def show_simulation(screen: Screen, hf: Holdfast, paper: Paper) -> None:
         return
     changes = kept.change_set.changes
     documents = [change_document(change) for change in changes] if screen.form != "text" else []
-    show_paper(screen, "simulations", paper, {"changes": documents})
+    report = kept.report
+    receipts = [receipt._asdict() for receipt in report.receipts]
+    more = {"changes": documents, "receipts": receipts}
+    show_paper(screen, "simulations", paper, more, how_it_went(report.status, report.receipts))
+    if receipts:
+        screen.say(f"Checks     {count(len(receipts), 'check')}; what they said: holdfast show {paper.id} --log")
+    tell_outcomes(screen, receipts)
     if screen.form == "text":
         screen.say(f"Changes    {count(len(changes), 'path')}; line by line: holdfast diff {paper.id}")
         for line in summary(PlannedDifference(hf.site, changes, kept.sources)):
             screen.say(line)
 
 
-def show_paper(screen: Screen, table: Table, paper: Paper, more: Mapping[str, object] | None = None) -> None:
+def tell_outcomes(screen: Screen, receipts: Sequence[Mapping[str, Any]]) -> None:
+    """One line a check, and what came of it."""
+    for receipt in receipts:
+        screen.say(f"  {'✓' if receipt['passed'] else '✗'} {shown(receipt['detail'])}")
+
+
+def show_logs(screen: Screen, hf: Holdfast, id: str, status: str, receipts: Sequence[Mapping[str, Any]]) -> None:
+    """What each check said, as long as that is kept."""
+    from holdfast.store.blobs import Blobs
+
+    told = []
+    for receipt in receipts:
+        try:
+            text = Blobs(hf.site.state).get(receipt["log_digest"]).decode("utf-8", "backslashreplace")
+        except FileNotFoundError:
+            text = "(no longer kept)"
+        told.append({**receipt, "log": text})
+        screen.say(screen.style(shown(receipt["detail"]), "bold"))
+        for line in text.rstrip("\n").split("\n"):
+            screen.say("  " + shown(line))
+    screen.answer({"kind": "logs", "id": id, "status": status, "receipts": told})
+    if not receipts:
+        screen.say(f"{id} ran no checks.")
+
+
+def show_logs_of_simulation(screen: Screen, hf: Holdfast, id: str) -> None:
+    """UnknownId when it is no longer kept."""
+    from holdfast.engine.saving import load_simulation
+
+    report = load_simulation(hf.site, id).report
+    show_logs(screen, hf, id, report.status, [receipt._asdict() for receipt in report.receipts])
+
+
+def show_paper(
+    screen: Screen, table: Table, paper: Paper, more: Mapping[str, object] | None = None, in_words: str = ""
+) -> None:
+    """`in_words`: how it ended, for people, where that is more than its status."""
     body = paper.document
     kind, status = table[:-1], str(body.get("status") or body.get("verdict") or body.get("answer", ""))
     about: dict[str, object] = {"plan_id": paper.subject} if table == "simulations" else {}
     about |= more or {}
     screen.answer({**body, **about, "kind": kind, "id": paper.id, "status": status, "at": for_programs(paper.at_ns)})
-    screen.say(f"{paper.id}  {status}  {for_people(paper.at_ns)}  about {paper.subject}")
+    screen.say(f"{paper.id}  {in_words or status}  {for_people(paper.at_ns)}  about {paper.subject}")
     {"simulations": _simulation, "decisions": _decision, "approvals": _approval}[table](screen, body)
 
 

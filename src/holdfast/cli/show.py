@@ -10,7 +10,7 @@ import click
 from holdfast.cli.documents import execution_document
 from holdfast.cli.moments import for_people
 from holdfast.cli.opening import reading
-from holdfast.cli.papers import show_paper, show_simulation
+from holdfast.cli.papers import show_logs, show_logs_of_simulation, show_paper, show_simulation, tell_outcomes
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count, duration, state
@@ -20,6 +20,7 @@ from holdfast.store.database import Row, Table
 from holdfast.wiring import Holdfast
 
 _MOST_STEPS = 20
+_LOGS = "only simulations and executions have logs"
 _PAPERS: dict[str, Table] = {"s-": "simulations", "d-": "decisions", "a-": "approvals"}
 
 
@@ -39,14 +40,19 @@ def command(face: Face, id: str, logs: bool) -> None:
             raise InvalidInput(f"{found} is a patch", hint=f"See it with: holdfast patches show {found}")
         if found.startswith("p-"):
             if logs:
-                raise InvalidInput(f"{found} is a plan; only executions have logs")
+                raise InvalidInput(f"{found} is a plan; {_LOGS}")
             _show_plan(face.screen, found, hf.records.plan(found))
             return
         table = _PAPERS.get(found[:2])
         if table == "simulations":
-            show_simulation(face.screen, hf, hf.records.paper(table, found))
+            if logs:
+                show_logs_of_simulation(face.screen, hf, found)
+            else:
+                show_simulation(face.screen, hf, hf.records.paper(table, found))
             return
         if table is not None:
+            if logs:
+                raise InvalidInput(f"{found} is a {table[:-1]}; {_LOGS}")
             show_paper(face.screen, table, hf.records.paper(table, found))
             return
         row, document = hf.show(found)
@@ -103,30 +109,14 @@ def _show_details(screen: Screen, document: Mapping[str, Any]) -> None:
         screen.say(f"  {mark} {step['operation']} {printable(step['target'])}  {shown(step['actual_state_change'])}")
     if len(document["steps"]) > _MOST_STEPS:
         screen.say(f"  and {len(document['steps']) - _MOST_STEPS:,} more")
-    for receipt in document["receipts"]:
-        screen.say(f"  {'✓' if receipt['passed'] else '✗'} {shown(receipt['detail'])}")
+    tell_outcomes(screen, document["receipts"])
     for item in document["divergence"]:
         screen.say(f"  ! {printable(item['path'])} {shown(item['detail'])}")
     screen.say(f"Took      {duration(document['duration_ms'])}")
 
 
 def _show_logs(screen: Screen, hf: Holdfast, row: Row, document: Mapping[str, Any] | None) -> None:
-    from holdfast.store.blobs import Blobs
-
-    receipts = (document or {}).get("receipts", [])
-    told = []
-    for receipt in receipts:
-        try:
-            text = Blobs(hf.site.state).get(receipt["log_digest"]).decode("utf-8", "backslashreplace")
-        except FileNotFoundError:
-            text = "(no longer kept)"
-        told.append({**receipt, "log": text})
-        screen.say(screen.style(shown(receipt["detail"]), "bold"))
-        for line in text.rstrip("\n").split("\n"):
-            screen.say("  " + shown(line))
-    screen.answer({"kind": "logs", "id": row.id, "status": row.status, "receipts": told})
-    if not receipts:
-        screen.say(f"{row.id} ran no checks.")
+    show_logs(screen, hf, row.id, row.status, (document or {}).get("receipts", []))
 
 
 def _show_plan(screen: Screen, id: str, document: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.asked import is_id, plan_asked
-from holdfast.cli.checks_told import brought_along, tell_receipts
+from holdfast.cli.checks_told import brought_along, how_it_went, tell_receipts
 from holdfast.cli.documents import change_document
 from holdfast.cli.opening import changing
 from holdfast.cli.patch_asked import Asked
@@ -81,8 +81,7 @@ def _tell(screen: Screen, hf: Holdfast, simulated: Simulated, verified: Verified
         screen.say(line)
     tell_report(screen, report)
     tell_receipts(screen, "Checked", verified.receipts)
-    failed = sum(not receipt.passed for receipt in verified.receipts)
-    status = f"{count(failed, 'check')} FAILED" if failed and report.status == "SUCCESS" else report.status
+    status = how_it_went(report.status, verified.receipts)
     screen.say(f"{report.id}  {status}: {count(len(report.steps), 'step')}, {count(len(changes), 'change')}; "
                "nothing has changed.")  # fmt: skip
 
