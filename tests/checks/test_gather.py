@@ -59,6 +59,13 @@ class TestPython:
         assert tests.detail.endswith("; 1 passed")
         assert b"1 passed" in logs[tests.log_digest]
 
+    def test_a_test_run_is_told_as_a_person_would_type_it(self, check: Gather) -> None:
+        """Where our own reports go is recorded with the command, and no part of what people read."""
+        verification = check(PYTHON, Wanted(levels=("tests",)))
+        (tests,) = verification.receipts
+        assert tests.detail.startswith("python3 -m pytest -q exited with 0 (")
+        assert "--junitxml={reports}/junit.xml" in tests.command
+
     @pytest.mark.parametrize(
         ("level", "name", "text"),
         [

@@ -30,6 +30,13 @@ def attempt(changed: tuple[str, ...], evidence: str = "") -> Attempt:
     return Attempt(1, done, changed, evidence=evidence)
 
 
+def test_a_task_names_a_command_that_can_be_typed() -> None:
+    """Where our own reports would go is left out of it."""
+    ours = ("python3", "-m", "pytest", "-q", "--junitxml={reports}/junit.xml")
+    request = repair_request(receipt()._replace(command=ours), LOG, ("calc.py",), 1)
+    assert request.task.startswith("Repair one failing check: python3 -m pytest -q\n")
+
+
 def test_a_failing_test_becomes_a_task_with_its_evidence() -> None:
     """The request names check, tests and places, quotes the log as output, and looks at the changed files too."""
     request = repair_request(receipt(), LOG, ("calc.py",), 1)

@@ -178,6 +178,11 @@ def ending(finished: Finished, timeout_ms: int) -> str:
     return f"exited with {finished.exit_code}"
 
 
+def without_reports(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """What a person would type: where we want our reports is no part of that, and the word for it says nothing."""
+    return tuple(word for word in argv if REPORTS not in word)
+
+
 def shown(argv: tuple[str, ...]) -> str:
     """A command on one line, quoted as a shell would need it."""
     import shlex

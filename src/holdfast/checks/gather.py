@@ -15,7 +15,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from holdfast.checks import plainfiles
-from holdfast.checks.attempt import Attempt, Progress, Run, duration, plural, shown, silent, try_command
+from holdfast.checks.attempt import (
+    Attempt,
+    Progress,
+    Run,
+    duration,
+    plural,
+    shown,
+    silent,
+    try_command,
+    without_reports,
+)
 from holdfast.checks.detect import Detected, detect
 from holdfast.checks.junit import Case, Results, read_junit
 from holdfast.checks.levels import (
@@ -299,6 +309,6 @@ def _named(check: Check) -> str:
     """The command as a person would say it; our own drivers are named by what they look at."""
     if "-c" in check.argv[:3] or "-e" in check.argv[:2] or "-r" in check.argv[:2]:
         return f"{check.level} of {check.why}"
-    text = shown(check.argv)
+    text = shown(without_reports(check.argv) if check.junit else check.argv)
     where = f" in {printable(check.root)}" if check.root else ""
     return (text if len(text) <= _LONG else f"{text[:_LONG]}…") + where

@@ -13,6 +13,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from holdfast.checks.attempt import without_reports
 from holdfast.errors import Blocked, InvalidInput, LimitReached
 from holdfast.gates.secrets import SHAPES
 from holdfast.model.agent import Attempt, Request
@@ -80,7 +81,7 @@ def repair_request(
     failure = understood(receipt, log, frozenset((*paths, *known)), root)
     if not failure.repairable:
         raise Blocked(
-            f"{shlex.join(receipt.command)}: {failure.category}: {failure.because[:_TASK_LINE]}",
+            f"{shlex.join(without_reports(receipt.command))}: {failure.category}: {failure.because[:_TASK_LINE]}",
             hint="No change to the files would repair this. Repair the surroundings, and check again.",
         )
     places = [place.path for place in failure.places]
@@ -148,7 +149,7 @@ def why_no_test(failure: Failure) -> str:
 
 def _task(receipt: Receipt, failure: Failure, attempt: int) -> str:
     lines = [
-        f"Repair one failing check: {printable(shlex.join(receipt.command))[:_TASK_LINE]}",
+        f"Repair one failing check: {printable(shlex.join(without_reports(receipt.command)))[:_TASK_LINE]}",
         f"It {printable(receipt.detail)[:_TASK_LINE]}. Kind of failure: {failure.category}.",
         _ADVICE[failure.category],
     ]
