@@ -36,7 +36,13 @@ def _fields(plan: Plan) -> dict[str, object]:
         for name in ("steps", "verify", "health")
     }
     words = {name: getattr(plan, name) for name in ("intent", "objective", "rationale", "risk", "on_failure")}
-    return {**rows, **words, "words": list(plan.words), "unverified_because": plan.unverified_because}
+    return {
+        **rows,
+        **words,
+        "words": list(plan.words),
+        "health_words": list(plan.health_words),
+        "unverified_because": plan.unverified_because,
+    }
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
