@@ -186,6 +186,18 @@ def test_high_risk_is_typed(guarded: Any, simulated: Callable[[str], dict[str, A
     assert guarded("execute", report["id"]).status == 0
 
 
+def test_hints_name_the_command_that_works_without_a_terminal(
+    guarded: Any, simulated: Callable[[str], dict[str, Any]]
+) -> None:
+    """From high on, what `evaluate` and a refused `execute` tell to do has the plan's id; below, it has none."""
+    for text, typed in ((RISKY, True), (CHANGE, False)):
+        report = simulated(text)
+        way = f"holdfast approve {report['id']}" + (f" --plan {report['plan_id']}" if typed else "")
+        assert guarded("evaluate", report["id"]).out.endswith(f"Next: {way}\n")
+        assert f"Approve with: {way}\n" in guarded("execute", report["id"]).err
+        assert guarded(*way.split()[1:]).status == 0
+
+
 def test_yes_does_not_give_what_must_be_typed(guarded: Any, write: Callable[[str], str]) -> None:
     """`apply --yes` of a risky change keeps the simulation for people to look at: exit 3."""
     refused = guarded("apply", write(RISKY), "--yes")

@@ -212,6 +212,7 @@ def test_high_risk_wants_the_plan_typed_out(guarded: Any) -> None:
     refused = here("review", "1.1", "--yes", "--json")
     assert refused.status == 3
     plan = refused.document["error"]["hint"].rpartition("--plan ")[2]
+    assert f" --yes --plan {plan}|--no|--skip\n" in here("review").out
     assert here("review", "1.1", "--yes", "--plan", "p-other").status == 3
     assert here("review", "1.1", "--yes", "--plan", plan).status == 0
     done = here.fresh("resume")

@@ -24,6 +24,7 @@ from holdfast.cli.verbs import Face, verb
 from holdfast.cli.watching import Watching, person_at
 from holdfast.cli.words import count
 from holdfast.engine.difference import PlannedDifference
+from holdfast.engine.refusals import approving
 from holdfast.errors import ApprovalNeeded, Blocked
 from holdfast.model.plan import Plan, Service
 from holdfast.store.database import Row
@@ -142,8 +143,8 @@ def _approved(
         if _is_for_others(screen, decision, yes=yes):
             one = not decision.typed_consent and decision.approvals_needed == 1
             now = "Give it in this call with --yes, or approve" if one else "Approve"
-            typed = f" --plan {plan_id}" if decision.typed_consent else ""
-            error.hint = f"Nothing was changed. {now} with: holdfast approve {id}{typed}, then: holdfast execute {id}"
+            way = approving(decision, plan_id)
+            error.hint = f"Nothing was changed. {now} with: {way}, then: holdfast execute {id}"
         raise
 
 

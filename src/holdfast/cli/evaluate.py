@@ -8,6 +8,7 @@ from holdfast.cli.asked import simulation_asked
 from holdfast.cli.gate_told import decision_document, tell_decision
 from holdfast.cli.opening import changing
 from holdfast.cli.verbs import Face, verb
+from holdfast.engine.refusals import approving
 from holdfast.errors import Denied
 
 
@@ -24,5 +25,6 @@ def command(face: Face, simulation: str) -> None:
         screen.attach("decision", decision_document(decision))
         raise Denied("policy denies this change", hint="Nothing was changed. Nobody can approve it.")
     screen.answer(decision_document(decision))
-    road = "execute" if decision.verdict == "ALLOW" else "approve"
-    screen.say(f"Next: holdfast {road} {decision.simulation}")
+    allowed = decision.verdict == "ALLOW"
+    road = f"holdfast execute {decision.simulation}" if allowed else approving(decision, found.plan.id)
+    screen.say(f"Next: {road}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from holdfast.cli.consent import require_consent
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.words import count
+from holdfast.engine.refusals import approving
 from holdfast.errors import ApprovalNeeded
 from holdfast.model.path import printable
 
@@ -54,7 +55,7 @@ def require_approval(
         raise ApprovalNeeded(
             f"risk {decision.risk_effective} needs explicit consent: the plan's id, typed out",
             hint=f"Nothing was changed. Look at it: holdfast diff {decision.simulation}\n"
-            f"Approve with: holdfast approve {decision.simulation} --plan {plan_id}",
+            f"Approve with: {approving(decision, plan_id)}",
         )
     reply = screen.ask(f"Risk {decision.risk_effective}. Type {plan_id} to approve exactly this, anything else stops:")
     if reply != plan_id:
@@ -78,10 +79,9 @@ def after_approval(decision: Decision, stands: Standing, plan_id: str) -> str:
     if stands.rejected:
         return f"It does not land all the same: {shown(stands.reason)}"
     more = count(stands.needed - stands.people, "more person has", "more people have")
-    typed = f" --plan {plan_id}" if decision.typed_consent else ""
     return (
         f"Approved by {stands.people} of {count(stands.needed, 'person', 'people')}: {more} to approve it, "
-        f"with: holdfast approve {decision.simulation}{typed}"
+        f"with: {approving(decision, plan_id)}"
     )
 
 

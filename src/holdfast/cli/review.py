@@ -104,7 +104,8 @@ class _Desk:
             found = self._show(task, record)
             if diff and found is not None:
                 self._show_difference(found)
-            self._screen.say(f"    holdfast review {task.id} --yes|--no|--skip")
+            typed = f" --plan {found.simulated.plan.id}" if found is not None and found.decision.typed_consent else ""
+            self._screen.say(f"    holdfast review {task.id} --yes{typed}|--no|--skip")
 
     def _show(self, task: Task, record: TaskRecord) -> Shown | None:
         """What is asked; with the paths and what policy says, where there is work to look at."""

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from holdfast.checks.words import health_in_words
 from holdfast.engine.evidence import evidence_of, kept_inputs
+from holdfast.engine.refusals import approving
 from holdfast.engine.simulator import Simulated
 from holdfast.errors import ApprovalNeeded, Blocked, Denied, UnknownId
 from holdfast.gates.aliases import leading_to
@@ -241,7 +242,7 @@ class Governance:
         question = Question(report, simulated.plan, simulated.change_set, decision, stands, current)
         error = refusal(hard_gates(question))
         if error is not None:
-            raise type(error)(error.message, hint=_hint(error, report))
+            raise type(error)(error.message, hint=_hint(error, report, decision))
         return stands
 
     def custody_of(self, simulation: str) -> Custody:
@@ -295,9 +296,9 @@ def _denial(decision: Decision) -> str:
     return "policy denies this change: " + "; ".join(reasons)
 
 
-def _hint(error: Exception, report: Simulation) -> str:
+def _hint(error: Exception, report: Simulation, decision: Decision) -> str:
     if isinstance(error, ApprovalNeeded):
-        return f"Nothing was changed. Approve with: holdfast approve {report.id}"
+        return f"Nothing was changed. Approve with: {approving(decision, report.plan_id)}"
     if isinstance(error, (Blocked, Denied)):
         return "Nothing was changed."
     return f"Nothing was changed. Simulate again: holdfast simulate {report.plan_id}"

@@ -34,6 +34,11 @@ def require_typed(decision: Decision, plan: Plan, consent: str) -> None:
         )
 
 
+def approving(decision: Decision, plan_id: str) -> str:
+    """The command that approves it, also where nobody can be asked: from high on the plan's id is part of it."""
+    return f"holdfast approve {decision.simulation}" + (f" --plan {plan_id}" if decision.typed_consent else "")
+
+
 def require_no_more_asked(before: Decision, again: Decision, plan_id: str) -> None:
     """ApprovalNeeded where a second decision asks what nobody was asked before: no answer was about that."""
     asked = {(reason.rule, reason.verdict, reason.risk) for reason in before.reasons}
