@@ -242,6 +242,20 @@ def test_two_people(guarded: Any, simulated: Callable[[str], dict[str, Any]], tm
         (own / "config.toml").unlink()
 
 
+def test_a_simulation_is_not_simulated(guarded: Any, write: Callable[[str], str]) -> None:
+    """Its id is known, and told what can be done with it; its plan is named where it can be simulated again."""
+    report = guarded("simulate", write(CHANGE), "--json").document
+    id, plan = report["id"], report["plan_id"]
+    told = guarded("simulate", id)
+    assert (told.status, f"{id} is a simulation already, of {plan}\n" in told.err) == (2, True)
+    for way in (f"holdfast evaluate {id}", f"holdfast show {id}", f"holdfast simulate {plan}"):
+        assert f": {way}\n" in told.err
+        assert guarded(*way.split()[1:]).status == 0
+    kept = guarded("apply", write(RISKY), "--yes", "--json").document["error"]["hint"].rpartition(" ")[2]
+    alone = guarded("simulate", kept)
+    assert (alone.status, "already" in alone.err, "holdfast simulate" in alone.err) == (2, True, False)
+
+
 def test_a_command_is_rehearsed_on_both_kinds(guarded: Any, write: Callable[[str], str]) -> None:
     """What a command makes is the same in an overlay and in a copy, and lands without running it again."""
     documents = [

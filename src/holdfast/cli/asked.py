@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import HoldfastError, InvalidInput
 
 if TYPE_CHECKING:
     from holdfast.model.plan import Plan
@@ -41,6 +41,21 @@ def is_words(asked: str) -> bool:
 
 def is_id(asked: str) -> bool:
     return _ID.fullmatch(asked) is not None and not os.path.exists(asked)
+
+
+def kept_plan_asked(hf: Holdfast, asked: str) -> Plan:
+    """The plan of an id; InvalidInput, with the way on, for that of a simulation."""
+    id = hf.resolve(asked)
+    if not id.startswith("s-"):
+        return hf.kept_plan(id)
+    plan = hf.records.paper("simulations", id).subject
+    ways = [f"Nothing was changed. Decide with: holdfast evaluate {id}", f"See it with: holdfast show {id}"]
+    try:
+        hf.kept_plan(plan)
+        ways.append(f"Simulate its plan once more: holdfast simulate {plan}")
+    except HoldfastError:
+        pass  # one that `apply` made is kept as a simulation only
+    raise InvalidInput(f"{id} is a simulation already, of {plan}", hint="\n".join(ways))
 
 
 def simulation_asked(hf: Holdfast, asked: str) -> str:

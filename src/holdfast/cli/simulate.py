@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.asked import is_id, plan_asked
+from holdfast.cli.asked import is_id, kept_plan_asked, plan_asked
 from holdfast.cli.checks_told import brought_along, how_it_went, tell_receipts
 from holdfast.cli.documents import change_document
 from holdfast.cli.opening import changing
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def command(face: Face, plan: str, shadow: ShadowKind) -> None:
     """Try PLAN (an id, a change file or words) in a shadow; the workspace stays as it is."""
     with changing(face) as hf:
-        wanted = hf.kept_plan(plan) if is_id(plan) else plan_asked(hf, plan, Asked(hf, face.screen).plan)
+        wanted = kept_plan_asked(hf, plan) if is_id(plan) else plan_asked(hf, plan, Asked(hf, face.screen).plan)
         hf.keep_plan(wanted)
         simulated = hf.simulate(wanted, shadow=shadow)
         verified = hf.verify(simulated)
