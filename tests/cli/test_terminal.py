@@ -170,6 +170,20 @@ def test_progress_is_drawn_on_stderr_only(guarded: Any, terminal: Terminal, writ
     assert b"Checking" not in out and b"\x1b" not in out
 
 
+@pytest.mark.parametrize("verb", [("apply", "--yes"), ("simulate",)], ids=["apply", "simulate"])
+def test_a_command_of_the_plan_is_announced_while_it_runs(
+    guarded: Any, terminal: Terminal, write: Callable[[str], str], verb: tuple[str, ...]
+) -> None:
+    """The terminal names the command before it has ended, and how many steps there are."""
+    steps = [*CHANGE["steps"], {"run": ["sh", "-c", "sleep 15; true"]}]
+    process = start(guarded, terminal, *verb, write(json.dumps({"intent": "Wait", "steps": steps})))
+    terminal.read_until("Running sh -c 'sleep 15; true'")
+    assert process.poll() is None
+    process.terminate()
+    assert process.wait(20) == 130
+    assert "1/2" in terminal.read_all()
+
+
 def test_no_progress_where_nobody_watches(guarded: Any, write: Callable[[str], str]) -> None:
     """With pipes on all sides standard error stays empty."""
     file = write(json.dumps({**CHANGE, "verify": [{"run": ["sleep", "0.1"]}]}))

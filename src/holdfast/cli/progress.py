@@ -18,9 +18,16 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 0.4
 _MANY = 2000  # so many of anything take longer than that
-_WORDS = {"rehearse": "Rehearsing", "stage": "Preparing", "apply": "Applying", "verify": "Checking", "health": "Health"}
+_WORDS = {
+    "rehearse": "Rehearsing",
+    "run": "Running",
+    "stage": "Preparing",
+    "apply": "Applying",
+    "verify": "Checking",
+    "health": "Health",
+}
 # Other people's programs take as long as they like, and report nothing meanwhile.
-_LONG = ("verify", "health")
+_LONG = ("run", "verify", "health")
 
 
 class Progress:

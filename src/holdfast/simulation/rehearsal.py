@@ -17,6 +17,7 @@ from blake3 import blake3
 from holdfast.disk.calls import CALLS
 from holdfast.errors import Blocked, InvalidPath
 from holdfast.model.changeset import ChangeSet
+from holdfast.model.check import quoted
 from holdfast.model.execution import Receipt
 from holdfast.model.image import Image, Seen
 from holdfast.model.path import ancestors_of, checked_path, printable
@@ -122,6 +123,9 @@ def rehearse(
     reports: list[StepReport] = []
     now = time.time_ns()
     for number, step in enumerate(plan.steps):
+        if progress is not None and isinstance(step, Run):
+            # Before it, since it may take as long as it likes; whoever watches agents is told by them.
+            progress(f"run: {quoted(step.argv)}", number, len(plan.steps))
         report = _report(draft, number, step, now, workshop, require_means)
         reports.append(report)
         now = report.completed_ns  # which is when the next one starts
