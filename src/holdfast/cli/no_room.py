@@ -10,6 +10,8 @@ from holdfast.model.path import printable
 
 # An error that nobody expected knows nothing about what was changed before it.
 _UNKNOWN = "What was under way is settled by the next verb."
+# Whoever can prove it says so; something of ours may have been kept by then.
+_NOTHING = "Nothing in the workspace was changed."
 
 
 def as_disk_full(error: OSError | HoldfastError) -> DiskFull | None:
@@ -21,6 +23,11 @@ def as_disk_full(error: OSError | HoldfastError) -> DiskFull | None:
     if type(error) is not Blocked or not is_full(error):  # all else says more than that there is no room
         return None
     return DiskFull(error.message, hint=f"{error.hint} {DiskFull.default_hint}".strip(), changed=error.changed)
+
+
+def nothing_changed(full: DiskFull) -> DiskFull:
+    """The same, for whoever knows that nothing landed."""
+    return DiskFull(full.message, hint=f"{_NOTHING} {DiskFull.default_hint}")
 
 
 def _unexpected(error: OSError) -> DiskFull:

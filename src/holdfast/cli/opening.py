@@ -46,6 +46,8 @@ def changing(face: Face) -> Iterator[Holdfast]:
         except KeyboardInterrupt:
             progress.clear()
             raise _interrupted(hf, newest) from None
+        except OSError as error:
+            raise _without_room(hf, newest, error) from error
         finally:
             progress.clear()
 
@@ -110,6 +112,22 @@ def _interrupted(hf: Holdfast, newest: str) -> HoldfastError:
         hint = f"Undo with: holdfast undo {id}"
         return Interrupted(f"Interrupted, but {id} had landed already.", hint=hint, changed=True)
     return Interrupted("Interrupted.", hint=f"{id} was rolled back. The workspace is as before.")
+
+
+def _without_room(hf: Holdfast, newest: str, error: OSError) -> OSError | HoldfastError:
+    """A full disk, with the word that nothing was changed where the records prove it; anything else as it is."""
+    from holdfast.cli.no_room import as_disk_full, nothing_changed
+
+    full = as_disk_full(error)
+    return nothing_changed(full) if full is not None and _nothing_landed(hf, newest) else error
+
+
+def _nothing_landed(hf: Holdfast, newest: str) -> bool:
+    """No execution was begun since: none is open, none is recorded. What cannot be asked is not known."""
+    try:
+        return not hf.needs_recovery() and _newest(hf) == newest
+    except (HoldfastError, OSError):
+        return False
 
 
 @contextmanager

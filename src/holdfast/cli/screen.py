@@ -31,7 +31,12 @@ Document: TypeAlias = Mapping[str, object]
 SCHEMA = "holdfast/1"
 _STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _COLUMNS = 80
-_SAYS_WHAT_CHANGED = ("nothing was changed", "rolled back", "settled by the next verb")
+_SAYS_WHAT_CHANGED = (
+    "nothing was changed",
+    "nothing in the workspace was changed",
+    "rolled back",
+    "settled by the next verb",
+)
 
 
 class Screen:
