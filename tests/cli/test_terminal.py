@@ -178,10 +178,10 @@ def test_a_command_of_the_plan_is_announced_while_it_runs(
     steps = [*CHANGE["steps"], {"run": ["sh", "-c", "sleep 15; true"]}]
     process = start(guarded, terminal, *verb, write(json.dumps({"intent": "Wait", "steps": steps})))
     terminal.read_until("Running sh -c 'sleep 15; true'")
+    terminal.read_until("1/2")
     assert process.poll() is None
     process.terminate()
     assert process.wait(20) == 130
-    assert "1/2" in terminal.read_all()
 
 
 def test_no_progress_where_nobody_watches(guarded: Any, write: Callable[[str], str]) -> None:

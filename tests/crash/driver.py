@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import holdfast
-from crash.scenarios import Scenario, act, arrange, make_tree
+from crash.scenarios import Scenario, act, arrange, make_tree, taken_back
 from crash.walker import Tree, differences, undated, walk, without_directory_times
 from holdfast import Holdfast
 from holdfast.disk.calls import CALLS, Calls
@@ -213,7 +213,7 @@ def judge_life_goes_on(begun: Start) -> list[str]:
     with begun.place.open() as hf:
         newest = hf.log(limit=1)
         if len(_ids(hf)) > begun.entries and newest[0].status == "COMPLETED":
-            hf.undo(newest[0].id)
+            taken_back(hf, newest[0].id)
             found = without_directory_times(walk(begun.place.workspace))
             if found != without_directory_times(begun.old):
                 verdict.append(f"the undo gave another tree: {differences(found, without_directory_times(begun.old))}")

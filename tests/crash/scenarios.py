@@ -190,7 +190,13 @@ def act(scenario: Scenario, hf: Holdfast) -> None:
     elif scenario.manner == "restore":
         hf.restore(hf.log()[-1].at_ns - 1, approved_by="crash")
     else:
-        hf.undo(hf.log(limit=1)[0].id, approved_by="crash")
+        taken_back(hf, hf.log(limit=1)[0].id)
+
+
+def taken_back(hf: Holdfast, id: str) -> None:
+    """Undone, with the consent that a redo needs where its risk is high."""
+    way = hf.preview_undo(id)
+    hf.go_back(way, approved_by="crash", consent=hf.again(way).plan.id if way.job.revives else "")
 
 
 def _carry_out(hf: Holdfast, plan: Plan) -> None:

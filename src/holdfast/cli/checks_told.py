@@ -33,6 +33,7 @@ def checks_ahead(plan: Plan) -> Iterator[str]:
     yield from (f"  ! {name.ljust(width)}  {what}" for name, what in rows)
     if not rows:
         yield "  ! no checks of its own: only what the configuration asks for is run"
+        yield '    the project\'s own are run where it says: verify: "Run tests"'
 
 
 def _when(text: str) -> str:
