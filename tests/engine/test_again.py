@@ -1,114 +1,93 @@
-"""A redo lands something once more, and is judged as anything that lands; going back is always possible."""
+"""The same plan once more, and plans that find things as they want them: what is claimed was looked at."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from engine.papers import approvers, command, configure, me, nothing_changes, somebody
 from guarded import ME, Ground, guard, put
-from holdfast.engine.history import Return
-from holdfast.errors import ApprovalNeeded, Denied, HoldfastError, InvalidInput, VerificationFailed
-from holdfast.execution.services import Action
-from holdfast.model.plan import Call, Service
+from holdfast.errors import Conflict, VerificationFailed
+from holdfast.model.plan import Chmod, CommandCheck, Create, Delete, Inline, Read, Step, Symlink, Update
 
-_CI = ".github/workflows/ci.yml"
-_FORBIDS = '[policy]\nforbidden = ["a"]\n'
+_FILES = {"a": b"1", "b": b"0", "c": b"c"}
 
 
-@pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
-    ground = guard(tmp_path / "workspace", {"a": b"old\n", _CI: b"on: push\n"})
-    yield ground
-    ground.hf.close()
+def _once(ground: Ground, *steps: Step, health: tuple[CommandCheck, ...] = ()) -> object:
+    plan = ground.plan(*steps, health=health)
+    ground.hf.execute(ground.hf.simulate(plan), approved_by=ME)
+    return plan
 
 
-def _undone(ground: Ground, path: str = "a") -> str:
-    """A change that landed and was taken back: the id of the undo."""
-    landed = ground.apply(put(path, b"new\n"))
-    return ground.hf.undo(landed.id, approved_by=ME).id
+@pytest.mark.parametrize(
+    ("steps", "touch"),
+    [
+        ((put("a", b"1"), put("b", b"2")), lambda g: (g / "a").write_bytes(b"x")),
+        ((put("a", b"1"), put("b", b"2"), Delete("c")), lambda g: (g / "a").write_bytes(b"x")),
+        ((Chmod("a", 0o644), put("b", b"2"), Delete("c")), lambda g: (g / "a").chmod(0o600)),
+        ((Read("a"), put("b", b"2"), Delete("c")), lambda g: (g / "a").unlink()),
+        ((Create("t", False), Delete("t"), Delete("c")), lambda g: (g / "t").touch()),
+        ((Symlink("l", "a"), put("b", b"2")), lambda g: (os.unlink(g / "l"), os.symlink("b", g / "l"))),
+    ],
+    ids=["written", "with a deletion", "mode", "only read", "made and deleted", "link"],
+)
+def test_a_path_that_needed_no_change_counts_too(
+    tmp_path: Path, steps: tuple[Step, ...], touch: Callable[[Ground], object]
+) -> None:
+    """A plan counts as done while all that it names stands so, also what stood so before it came."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    os.symlink("a", ground / "l")
+    plan = _once(ground, *steps)
+    assert ground.hf.already_done(plan) is not None  # type: ignore[arg-type]
+    touch(ground)
+    assert ground.hf.already_done(plan) is None  # type: ignore[arg-type]
 
 
-def test_what_returns_is_simulated_decided_and_approved(ground: Ground) -> None:
-    """The execution of a redo names its papers, and the chain of custody holds them all."""
-    again = ground.hf.undo(_undone(ground), approved_by=ME)
-    assert (ground / "a").read_bytes() == b"new\n"
-    entry = [entry for entry in ground.hf.ledger.entries() if entry.kind == "execution"][-1].body
-    assert entry["execution_id"] == again.id
-    wanted = ("simulation", "decision", "approval")
-    papers = {entry.kind: str(entry.body["id"]) for entry in ground.hf.ledger.entries() if entry.kind in wanted}
-    assert (entry["simulation"], entry["decision"]) == (papers["simulation"], papers["decision"])
-    assert entry["approvals"] == [papers["approval"]]
+def test_health_is_never_taken_from_the_past(tmp_path: Path) -> None:
+    """A plan with health checks is not known as done: asked again, they run again, and may fail."""
+    ground = guard(tmp_path / "workspace", {**_FILES, "flag": b""})
+    check = (CommandCheck(("test", "-e", "flag"), 200),)
+    plan = _once(ground, Read("a"), put("b", b"2"), health=check)
+    assert ground.hf.already_done(plan) is None  # type: ignore[arg-type]
+    (ground / "flag").unlink()
+    with pytest.raises(VerificationFailed):
+        _once(ground, Read("a"), put("b", b"2"), health=check)
 
 
-def _with_a_failing_check() -> str:
-    return '[checks]\nrun = [["false"]]\n'
+@pytest.mark.parametrize(
+    ("step", "touch"),
+    [
+        (Update("a", b"1", Inline(b"1")), lambda g: (g / "a").write_bytes(b"x")),
+        (put("a", b"1"), lambda g: (g / "a").unlink()),
+        (Chmod("a", 0o644), lambda g: (g / "a").chmod(0o600)),
+        (Symlink("l", "a"), lambda g: (os.unlink(g / "l"), os.symlink("b", g / "l"))),
+    ],
+    ids=["update", "write", "chmod", "link"],
+)
+def test_what_stood_as_wanted_must_still_stand(tmp_path: Path, step: Step, touch: Callable[[Ground], object]) -> None:
+    """A step that needs no change relies on what it saw: changed between rehearsal and apply, it is a conflict."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    os.symlink("a", ground / "l")
+    rehearsal = ground.ready(ground.plan(step, put("b", b"2")))
+    assert [change.path for change in rehearsal.change_set.changes] == ["b"]
+    touch(ground)
+    with pytest.raises(Conflict):
+        rehearsal.execute()
+    assert (ground / "b").read_bytes() == b"0"
+    assert ground.statuses() == ["ABORTED"]
 
 
-_BARS: dict[str, tuple[Callable[[], str], type[HoldfastError]]] = {
-    "forbidden by now": (lambda: _FORBIDS, Denied),
-    "a policy that cannot be read": (lambda: "[policy]\nforbiden = []\n", InvalidInput),
-    "a check that fails": (_with_a_failing_check, VerificationFailed),
-}
-
-
-@pytest.mark.parametrize("bar", _BARS)
-def test_what_would_not_land_today_does_not_return(ground: Ground, bar: str) -> None:
-    """Policy and checks of now decide about a redo; nothing changes, and a plain undo asks neither of them."""
-    text, error = _BARS[bar]
-    undo = _undone(ground)
-    standing = ground.apply(put("b", b"made\n"))
-    configure(text())
-    with nothing_changes(ground), pytest.raises(error):
-        ground.hf.undo(undo, approved_by=ME)
-    ground.hf.undo(standing.id, approved_by=ME)
-    assert not (ground / "b").exists()
-
-
-def test_a_restore_that_revives_is_judged_too(ground: Ground) -> None:
-    """To go to a moment before an undo is to have again what it took away."""
-    landed = ground.apply(put("a", b"new\n"))
-    ground.hf.undo(landed.id, approved_by=ME)
-    moment = ground.hf.show(landed.id)[0].at_ns
-    configure(_FORBIDS)
-    with nothing_changes(ground), pytest.raises(Denied):
-        ground.hf.restore(moment, approved_by=ME)
-
-
-def test_what_took_two_people_does_not_return_by_one(ground: Ground) -> None:
-    """Who made a change cannot bring it back alone, with --yes or without."""
-    plan = ground.plan(put(_CI, b"on: [push, pull_request]\n"))
-    landed = ground.hf.execute(ground.hf.simulate(plan), approved_by=ME, consent=plan.id)
-    undo = ground.hf.undo(landed.id, approved_by=ME).id
-    configure(approvers(somebody("anna"), somebody("bert"), me()))
-    with nothing_changes(ground), pytest.raises(ApprovalNeeded):
-        ground.hf.undo(undo, approved_by=ME)
-    with nothing_changes(ground):
-        told = command(ground, "undo", undo, "--yes")
-    assert told.status == 3
-    assert told.message == "2 people must approve what this brings back"
-
-
-def test_an_action_outside_the_files_is_judged_when_it_returns(ground: Ground) -> None:
-    """What a redo does to services cannot be rehearsed: it is asked about at its risk, as it was the first time."""
-    restart = Service(Call("http://127.0.0.1:9/"), Call("http://127.0.0.1:9/", "DELETE"))
-    job = ground.hf.preview_undo(_undone(ground)).job
-    way = Return(job._replace(services=(Action(restart, "e-x-0"),)), (), ())
-    simulated = ground.hf.again(way)
-    decision = ground.hf.evaluate(simulated, ground.hf.verify(simulated))
-    assert decision.typed_consent
-    assert any("cannot be rehearsed" in reason.rule for reason in decision.reasons)
-    with nothing_changes(ground), pytest.raises(ApprovalNeeded):
-        ground.hf.go_back(way, approved_by=ME)
-
-
-def test_the_command_refuses_a_redo_with_the_status_of_any_change(ground: Ground) -> None:
-    """What is forbidden by now ends with exit 4, and nothing is changed."""
-    undo = _undone(ground)
-    configure(_FORBIDS)
-    with nothing_changes(ground):
-        told = command(ground, "undo", undo, "--yes")
-    assert told.status == 4
-    assert "policy denies" in told.message
+def test_checks_that_fail_the_second_time_are_recorded(tmp_path: Path) -> None:
+    """The tree moved after the checks, they ran again and failed: the refusal is in the records, with its receipts."""
+    ground = guard(tmp_path / "workspace", {**_FILES, "flag": b""})
+    plan = ground.plan(put("a", b"2"), verify=(CommandCheck(("test", "-e", "flag"), 5_000),))
+    rehearsal = ground.hf.simulate(plan)
+    proof = ground.hf.verify(rehearsal)
+    (ground / "flag").unlink()
+    with pytest.raises(VerificationFailed):
+        ground.hf.execute(rehearsal, approved_by=ME, verified=proof)
+    assert ground.statuses() == ground.ledger_statuses() == ["ABORTED"]
+    assert ground.hf.last is not None and ground.hf.last.status == "ABORTED"
+    assert [receipt.passed for receipt in ground.hf.last.receipts] == [False]
