@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ import pytest
 
 import holdfast
 from holdfast.__main__ import main
+from people import People
 
 PACKAGE = str(Path(holdfast.__file__).parent.parent)
 
@@ -199,3 +200,11 @@ def contents(directory: Path) -> dict[str, tuple[int, bytes]]:
 def tree(workspace: Path) -> Callable[[], dict[str, tuple[int, bytes]]]:
     """A photograph of the workspace, to compare with a later one."""
     return lambda: contents(workspace)
+
+
+@pytest.fixture
+def people(guarded: Any, tmp_path: Path) -> Iterator[People]:
+    """Ann and Ben, who approve besides `me`."""
+    found = People(guarded, tmp_path / "people", "ann", "ben")
+    yield found
+    found.leave()

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
-import pytest
+from collections.abc import Callable
 
 from people import People
 
 CHANGE = "intent: Number the release\nsteps:\n  - write: VERSION\n    content: '2'\n"
 RISKY = "intent: Deploy\nsteps:\n  - write: .github/workflows/ci.yml\n    content: 'on: push'\n"
 Write = Callable[[str], str]
-
-
-@pytest.fixture
-def people(guarded: Any, tmp_path: Path) -> Iterator[People]:
-    found = People(guarded, tmp_path / "people", "ann", "ben")
-    yield found
-    found.leave()
 
 
 def test_the_first_of_two_is_told_who_is_missing(write: Write, people: People) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,13 +14,6 @@ RISKY = "intent: Deploy\nsteps:\n  - write: .github/workflows/ci.yml\n    conten
 UNHEALTHY = CHANGE + 'health:\n  - run: ["false"]\n    within: 200ms\n'
 LOOSE = '[policy]\nwithout_verification = "allow"\nwithout_health = "allow"\n'
 Write = Callable[[str], str]
-
-
-@pytest.fixture
-def people(guarded: Any, tmp_path: Path) -> Iterator[People]:
-    found = People(guarded, tmp_path / "people", "ann", "ben")
-    yield found
-    found.leave()
 
 
 def _newest(guarded: Any) -> dict[str, Any]:

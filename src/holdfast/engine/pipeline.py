@@ -170,7 +170,7 @@ class Pipeline:
     ) -> Execution:
         """All of it, if every gate is open; otherwise none of it, and the refusal is recorded.
 
-        `job` is a way back that lands something again, and that `simulated` is the report of (see `again`).
+        `job` is a way back that lands something again, and that `simulated` is the report of (see `redo`).
 
         When the tree moved elsewhere since the checks ran, or other checks are wanted now, they run again on what
         stands now; and what they show is judged again, since the decision stood on what they showed before.

@@ -303,7 +303,7 @@ class Holdfast:
 
     def again(self, way: Return) -> Simulated:
         """What a way back that revives something would do, to be checked and judged like any change."""
-        from holdfast.engine.again import landing_again
+        from holdfast.engine.redo import landing_again
 
         return landing_again(self.pipeline, way.job)
 
