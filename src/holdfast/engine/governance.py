@@ -144,14 +144,14 @@ class Governance:
 
     # ── answering ──
 
-    def answer(self, decision: Decision, said: Answer, *, by: str = "", reason: str = "") -> Approval:
-        """This user's signed yes or no to a decision; for a no without one there is `refuse`.
+    def approve(self, decision: Decision, *, by: str = "", reason: str = "") -> Approval:
+        """This user's signed yes to a decision.
 
         Denied where nobody can approve, ApprovalNeeded where it is not this user's yes that is missing.
         """
-        if said == "approve" and decision.verdict == "DENY":
+        if decision.verdict == "DENY":
             raise Denied(_denial(decision), hint="Nothing was changed. Nobody can approve what policy denies.")
-        signed = self._signed(said, _about(decision), by, reason)
+        signed = self._signed("approve", _about(decision), by, reason)
         self._require_it_counts(decision, signed)
         return signed
 
@@ -176,8 +176,8 @@ class Governance:
         return self._signer().signed(approval)
 
     def _require_it_counts(self, decision: Decision, approval: Approval) -> None:
-        """Better said now than when the change is to land. A no is always taken."""
-        if approval.answer != "approve" or decision.verdict != "NEED_APPROVAL":
+        """Better said now than when the change is to land."""
+        if decision.verdict != "NEED_APPROVAL":
             return
         stands = self.standing(decision, self.custody_of(decision.simulation)._replace(approvals=(approval,)))
         broken = stands.judged[0].broken

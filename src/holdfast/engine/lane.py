@@ -248,7 +248,7 @@ def _given(pipeline: Pipeline, decision: Decision) -> str:
     if sum(approval.reason == _YES and approval.policy == decision.policy for approval in earlier) >= _MOST_YES:
         return f"--yes was given to it {_MOST_YES} times, and did not count when it was to land"
     try:
-        pipeline.file([pipeline.governance.answer(decision, "approve", reason=_YES)])
+        pipeline.file([pipeline.governance.approve(decision, reason=_YES)])
     except ApprovalNeeded as error:
         return error.message
     return ""

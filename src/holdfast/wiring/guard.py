@@ -212,7 +212,7 @@ class Holdfast:
 
     def approve(self, decision: Decision, *, by: str = "", reason: str = "") -> Approval:
         """This user's signed yes to exactly what was decided on: one use, and not for long."""
-        return self._answered(self.pipeline.governance.answer(decision, "approve", by=by, reason=reason))
+        return self._answered(self.pipeline.governance.approve(decision, by=by, reason=reason))
 
     def reject(self, what: Decision | Simulation, *, by: str = "", reason: str = "") -> Approval:
         """This user's signed no, to a decision or to a simulation: that one cannot land any more."""
