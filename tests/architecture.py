@@ -8,13 +8,12 @@ Rules read syntax trees, never text, so an import inside a function or under TYP
 from __future__ import annotations
 
 import ast
-import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from source_tree import PACKAGE, Module, code_lines, constant, imports, last_name
+from source_tree import PACKAGE, Module, constant, imports, last_name
 
 # From the bottom up; a room imports only from rooms below its own, and rooms on one line are blind to each other.
 STAGES = frozenset(
@@ -76,9 +75,6 @@ READ_ONLY_FLAGS = frozenset(
 PROCESS_MODULES = frozenset({"subprocess", "multiprocessing", "pty", "_posixsubprocess", "concurrent.futures.process"})
 PROCESS_CALLS = re.compile(r"(fork|forkpty|system|popen|posix_spawnp?|(exec|spawn)[lv]p?e?|create_subprocess_\w+)$")
 
-MODULE_LINES = 400
-FUNCTION_LINES = 60
-FUNCTION_LINES_P95 = 30
 EMPTY_NAMES = re.compile(r"(^|_)(utils?|helpers?|managers?)$|^phase")
 
 
@@ -271,39 +267,6 @@ def names_say_something(modules: Sequence[Module]) -> Iterator[Breach]:
                 yield Breach(module.name, 1, f"is called {part!r}")
 
 
-def modules_fit_one_sitting(modules: Sequence[Module]) -> Iterator[Breach]:
-    """One module holds one idea; past 400 lines it holds two."""
-    for module in modules:
-        lines = len(module.source.splitlines())
-        if lines > MODULE_LINES:
-            yield Breach(module.name, lines, f"has {lines} lines, {MODULE_LINES} are allowed")
-
-
-def functions_fit_one_glance(modules: Sequence[Module]) -> Iterator[Breach]:
-    """The median function is short everywhere; the tail decides whether a house is enjoyed.
-
-    Counted is code: no docstrings, blanks or comments.
-    """
-    sizes = sorted(size for module in modules for size in _sizes(module))
-    for _, where in (size for size in sizes if size[0] > FUNCTION_LINES):
-        yield where
-    if sizes:
-        lines, where = sizes[math.ceil(0.95 * len(sizes)) - 1]
-        if lines >= FUNCTION_LINES_P95:
-            what = (
-                f"the 95th percentile of {len(sizes)} functions is {lines} lines; below {FUNCTION_LINES_P95} is wanted"
-            )
-            yield where._replace(what=what)
-
-
-def _sizes(module: Module) -> Iterator[tuple[int, Breach]]:
-    code = code_lines(module)
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            size = sum(1 for line in code if node.lineno <= line <= (node.end_lineno or node.lineno))
-            yield size, Breach(module.name, node.lineno, f"{node.name} has {size} lines, {FUNCTION_LINES} are allowed")
-
-
 def each_test_states_a_behaviour(modules: Sequence[Module]) -> Iterator[Breach]:
     """A test's docstring is the sentence that its failure disproves; without one nobody knows what was promised."""
     for module in modules:
@@ -326,6 +289,4 @@ PACKAGE_RULES: tuple[Rule, ...] = (
     only_the_sandbox_starts_processes,
     native_calls_stay_below,
     names_say_something,
-    modules_fit_one_sitting,
-    functions_fit_one_glance,
 )

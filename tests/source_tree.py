@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -72,18 +70,3 @@ def last_name(node: ast.expr) -> str:
 
 def constant(node: ast.expr) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
-
-
-_NOT_CODE = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT})
-
-
-def code_lines(module: Module) -> set[int]:
-    """The numbers of the lines that hold code: no docstrings, blanks or comments."""
-    tokens = tokenize.generate_tokens(io.StringIO(module.source).readline)
-    lines = {n for token in tokens if token.type not in _NOT_CODE for n in range(token.start[0], token.end[0] + 1)}
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
-            first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and constant(first.value) is not None:
-                lines -= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
-    return lines
