@@ -33,6 +33,7 @@ from holdfast.intake.roadmap.scan import (
     Text,
     end_of_fence,
     field_in,
+    fields_in,
     item_of,
     unknown_mark,
     width_of,
@@ -120,7 +121,8 @@ class _Writer:
             if kind == ITEM:
                 self.add_item(found)
             elif kind == FIELD:
-                self.add_field(found[10], found[11], found[1])
+                for said in fields_in(found[10], found[11]):
+                    self.add_field(said, found[1])
             elif kind == NUMBERED:
                 self.add_numbered(found, start + self.ahead)
             elif kind == HEADING:
@@ -306,29 +308,30 @@ class _Writer:
         owner = self.open_indent()
         if owner is not None and item.indent >= owner + 2:
             if said is not None:
-                outline.fields.setdefault(self.count - 1, []).append(said)
+                outline.fields.setdefault(self.count - 1, []).extend(fields_in(said.name, said.value))
             return
         self.close(found.start() + self.ahead)
         if said is not None:
-            self.add_field(said.name, said.value, found[1])
+            for each in fields_in(said.name, said.value):
+                self.add_field(each, found[1])
         elif item.bullet and item.indent < 2 and self.heading is None and item.text.strip():
             self.add_draft(found, item)
 
     # ── fields ──
 
-    def add_field(self, name: str, value: str, blanks: str) -> None:
+    def add_field(self, said: Field, blanks: str) -> None:
         owner = self.open_indent() if self.count > self.shut else None
         if owner is not None and width_of(blanks) > owner:
-            self.outline.fields.setdefault(self.count - 1, []).append(Field(name.lower(), value.strip()))
+            self.outline.fields.setdefault(self.count - 1, []).append(said)
         elif owner is None and self.heading is not None:
-            self.outline.fields.setdefault(self.heading_place, []).append(Field(name.lower(), value.strip()))
-        elif name[0] in "Ff":
+            self.outline.fields.setdefault(self.heading_place, []).append(said)
+        elif said.name[0] == "f":
             # Only files begin with this letter.
-            self.outline.sections[-1].files.append(value.strip())
+            self.outline.sections[-1].files.append(said.value)
             self.outline.described = True
         elif self.phase >= 0:
             self.outline.described = True
-            describe(self.outline.phases[self.phase], name.lower(), self.text.clean(plain(value.strip())))
+            describe(self.outline.phases[self.phase], said.name, self.text.clean(plain(said.value)))
 
     # ── headings ──
 

@@ -1,6 +1,6 @@
 """Order: what a file says about the order of its phases and tasks outside of the tasks themselves.
 
-**Prerequisites**: Phase 1 and 2                   a line of a phase
+**Prerequisites**: Phase 1 and 2                   a line of a phase; bare numbers (1, 2) name phases as well
 ## Dependencies                                    a section, as spec-kit writes it
 - T004-T007 before T008-T014
 - T016 blocks T018
@@ -25,6 +25,7 @@ _RELATION = re.compile(
 _PHASE_NUMBER = re.compile(
     r"[Pp]hases?[ ]((?:\d+(?:\.\d+)*)(?:(?:[ ]?[-–][ ]?|,[ ]?|[ ]and[ ]|[ ]?&[ ]?)\d+(?:\.\d+)*){0,50})"
 )
+_BARE_NUMBERS = re.compile(r"#?\d+(?:\.\d+)*(?:(?:[ ]?[-–][ ]?|,[ ]?|[ ]and[ ]|[ ]?&[ ]?)#?\d+(?:\.\d+)*){0,50}[ .]*\Z")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _LONGEST_NAME = 6
 
@@ -101,7 +102,10 @@ def phase_order(outline: Outline, phases: tuple[Phase, ...], text: Text, remarks
     by_name = {_name(phase.title): phase.id for phase in phases}
     after: dict[str, list[str]] = {phase.id: [] for phase in phases}
     for phase in phases:
-        found, lost = _phases_in(phase.prerequisite, by_number, by_name)
+        words = phase.prerequisite
+        if _BARE_NUMBERS.match(words):
+            words = f"phases {words.replace('#', '')}"
+        found, lost = _phases_in(words, by_number, by_name)
         after[phase.id] += found
         remarks += (Remark(phase.line, f"the prerequisite {what!r} names no phase here") for what in lost)
     for relation in relations:

@@ -17,6 +17,7 @@ Invariants
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -36,12 +37,13 @@ _SAID = rf"({_FIELDS})(?::(?:\*\*|__)|(?:\*\*|__|)[ \t]?:)[ \t]*+([^\n]*+)"
 # What a look ahead rules out at the first characters costs nothing more: most lines are prose, and those that do not
 # begin as a field does are left at once. A heading with the number of a section is told apart here, where its number is
 # read anyway, if nothing stands in it but ASCII without the signs *, _, ~ and [ and it ends with a letter or a digit.
+# A field may stand in a quote (`> **Goal**: …`); nothing else in a quote is read.
 LINE = re.compile(
     rf"""\n(?![ ]*+[A-Za-z\n][^*_obursfelic])([ \t]*+)(?:
         (?=[-*+\d\[])(?:(?:[-*+]|(\d{{1,9}}[.)]))[ \t]++(?:\[(.?)\](?![^ \t\n])[ \t]*+)?|\[(.?)\](?![^ \t\n])[ \t]*+)
         ([^\n]*+)
       | \#(\#{{0,5}})[ \t]++(?:({SECTION_NUMBER}[\0-\t\v-)+-Z\\-^`-}}\x7f]*+(?<=[A-Za-z0-9])(?![^\n]))|([^\n]*+))
-      | (?=[*_GOPEDBFAVTgopedbfavt][*_obursfelic])(?:\*\*|__|){_SAID}
+      | (?:>[ \t]*+)?+(?=[*_GOPEDBFAVTgopedbfavt][*_obursfelic])(?:\*\*|__|){_SAID}
       | (?=[`~])(?:(`{{3,32}}+)[^`\n]*+(?:\n(?![ \t]*+```)[^\n]*+)*+\n[ \t]*+\12`*+[ \t]*+(?![^\n])
         |(`{{3,32}}+(?=[^`\n]*+(?![^\n]))|~{{3,32}}+))
       | (?=[^\0-9;-\x7f])({SIGN})[ \t]*+([^\n]*+)
@@ -53,6 +55,8 @@ ITEM, NUMBERED, HEADING, FIELD, CODE, FENCE, SIGNED = 5, 7, 9, 11, 12, 13, 15
 # It has no group but the blanks before it.
 COMMENT = 1
 _FIELD = re.compile(rf"(?:\*\*|__|){_SAID}")
+# Between several fields on one line: `**Priority**: high | **Effort**: 2 days`.
+_FIELD_END = re.compile(r"[ \t]*+[|·•][ \t]*+(?=\*\*|__)")
 
 
 class Text(NamedTuple):
@@ -165,6 +169,13 @@ def end_of_fence(fence: str, lines: str, position: int) -> int:
     """Where the code ends whose fence ends here; 0 where it never does."""
     closed = _closing(fence).search(lines, position)
     return closed.end() if closed is not None else 0
+
+
+def fields_in(name: str, value: str) -> Iterator[Field]:
+    """The field of a line, and those that follow it on the same line."""
+    first, *others = _FIELD_END.split(value) if "**" in value or "__" in value else (value,)
+    yield Field(name.lower(), first.strip())
+    yield from (field for text in others if (field := field_in(text)) is not None)
 
 
 def field_in(text: str) -> Field | None:
