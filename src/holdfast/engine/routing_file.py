@@ -4,10 +4,12 @@
                                  {"task": "docs-*", "agent": "claude"}]}
 
 `task` is an id, or a pattern with `*` and `?`; an exact id stands above a pattern, and among patterns the first wins.
+A tool that writes the file in pieces marks the finished one: `"ROUTING_COMPLETE": true`, or the same word in `flags`.
 
 Invariants
   F1  Unknown fields, wrong types and the same task twice are refused: a typing error never becomes a missing decision.
-  F2  Reading decides nothing; whether the named agent is there is for the router to say.
+  F2  A file that says its routing is not complete is refused: half of the decisions would send tasks to other agents.
+  F3  Reading decides nothing; whether the named agent is there is for the router to say.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from holdfast.workspace.site import Site
 
 FILE = "routing_decisions.json"
 VERSION = 1
+COMPLETE = "ROUTING_COMPLETE"
 MOST_DECISIONS = 10_000
 MOST_BYTES = 4 << 20
 _LONGEST = 200
@@ -61,6 +64,11 @@ def _decisions(top: Table) -> tuple[RoutingDecision, ...]:
     version = top.integer("version")
     if version not in (None, VERSION):
         top.refuse("version", f"is {version}; this Holdfast reads {VERSION}")
+    complete = top.flag(COMPLETE)
+    flags = top.texts("flags")
+    if complete is False or (flags is not None and COMPLETE not in flags and not complete):
+        hint = f"wait for the tool that writes it, or set {COMPLETE} to true"
+        top.refuse(COMPLETE, "is not set: the routing is not complete", hint=hint)
     if "decisions" not in top:
         top.refuse("decisions", "is missing")
     tables = top.tables("decisions")
