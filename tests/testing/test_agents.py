@@ -113,7 +113,7 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_the_fixtures(pytester: pytest.Pytester) -> None:
-    """A project with the plugin gets a model that listens, an agent, and the hostile ones."""
+    """A project with the plugin gets a model that listens, agents, the hostile ones, and a repository to work in."""
     pytester.makepyfile(
         """
         import json, urllib.request
@@ -128,6 +128,16 @@ def test_the_fixtures(pytester: pytest.Pytester) -> None:
         def test_agents(scripted_agent, hostile_agents):
             assert scripted_agent(Say("x"), name="me").name == "me"
             assert {agent.name for agent in hostile_agents} >= {"idle", "daemon", "policy"}
+
+        def test_names_of_other_tools(mock_adapter, temp_repo):
+            import holdfast
+            from holdfast.model.agent import Request
+            from holdfast.testing.script import WriteFile
+            agent = mock_adapter(WriteFile("a.txt", "new"), Say("Done."), name="mock")
+            with holdfast.open(str(temp_repo)) as hf:
+                result = hf.spawner.spawn_adapter("mock", Request("Write a.txt"), agents={"mock": agent})
+            assert (result.success, result.artifacts) == (True, ("a.txt",))
+            assert (temp_repo / ".git").is_dir() and not (temp_repo / "a.txt").exists()
         """
     )
-    pytester.runpytest_subprocess("-p", "holdfast.testing.plugin", "-p", "no:cacheprovider").assert_outcomes(passed=2)
+    pytester.runpytest_subprocess("-p", "holdfast.testing.plugin", "-p", "no:cacheprovider").assert_outcomes(passed=3)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NoReturn
 
 from jsonschema import Draft202012Validator, ValidationError, validators
 from referencing import Registry
@@ -48,17 +48,26 @@ _Validator: type[Draft202012Validator] = validators.extend(  # type: ignore[no-u
 
 def validated(pattern: Pattern, inputs: Inputs) -> dict[str, Json]:
     """The inputs with defaults, or InvalidInput that names each field and what it must be."""
-    values = {**_defaults(pattern), **inputs}
+    if faults := faults_of(pattern, inputs):
+        _refuse(pattern, faults)
+    return _with_defaults(pattern, inputs)
+
+
+def faults_of(pattern: Pattern, inputs: Inputs) -> list[str]:
+    """What is wrong with the inputs, a sentence each, in the order of the fields; empty where nothing is."""
+    values = _with_defaults(pattern, inputs)
     try:
         size = len(canonical(values))
     except (TypeError, RecursionError) as error:
-        raise InvalidInput(f"{pattern.id}: the inputs cannot be read: {error}") from None
+        return [f"the inputs cannot be read: {error}"]
     if size > MOST_BYTES:
-        raise InvalidInput(f"{pattern.id}: the inputs are larger than {MOST_BYTES >> 20} MiB")
+        return [f"the inputs are larger than {MOST_BYTES >> 20} MiB"]
     faults = sorted(_Validator(pattern.schema, registry=Registry()).iter_errors(values), key=_place)
-    if faults:
-        _refuse(pattern, faults)
-    return values
+    return list(dict.fromkeys(map(_sentence, faults)))
+
+
+def _with_defaults(pattern: Pattern, inputs: Inputs) -> dict[str, Json]:
+    return {**_defaults(pattern), **inputs}
 
 
 def _defaults(pattern: Pattern) -> dict[str, Json]:
@@ -80,9 +89,8 @@ def _place(fault: ValidationError) -> list[tuple[bool, int, str]]:
     return [(isinstance(key, str), key if isinstance(key, int) else 0, str(key)) for key in fault.absolute_path]
 
 
-def _refuse(pattern: Pattern, faults: Sequence[ValidationError]) -> None:
-    sentences = list(dict.fromkeys(_sentence(fault) for fault in faults))
-    shown = sentences[:_SHOWN]
+def _refuse(pattern: Pattern, sentences: Sequence[str]) -> NoReturn:
+    shown = list(sentences[:_SHOWN])
     if len(sentences) > _SHOWN:
         shown.append(f"and {len(sentences) - _SHOWN} more")
     whole = "".join(f"\n  {printable(sentence)}" for sentence in shown) if len(shown) > 1 else f" {printable(shown[0])}"

@@ -27,7 +27,7 @@ from holdfast.model.path import printable
 from holdfast.model.plan import Plan
 from holdfast.planning.patterns.catalogue import BUILT_IN
 from holdfast.planning.patterns.definition import pattern_from
-from holdfast.planning.patterns.pattern import Origin, Pattern, plan_of
+from holdfast.planning.patterns.pattern import Origin, Pattern, Schema, plan_of
 from holdfast.workspace.site import Site
 
 PROJECT_FOLDER = "holdfast-patterns"
@@ -78,6 +78,28 @@ def find_pattern(site: Site, id: str) -> Pattern:
     more = f"; these files are none:{wrong}" if wrong else ""
     hint = f"Did you mean {near[0]}?" if near else "List them with: holdfast patterns"
     raise UnknownId(f"there is no pattern {printable(id)}{more}", hint=hint)
+
+
+class PatternExecutor:
+    """One pattern over one workspace, under the names that other tools use."""
+
+    def __init__(self, site: Site, pattern: Pattern) -> None:
+        self._site, self.pattern, self.id = site, pattern, pattern.id
+
+    @property
+    def json_schema(self) -> Schema:
+        """What its inputs must be: JSON schema, draft 2020-12."""
+        return self.pattern.schema
+
+    def validate_inputs(self, context: Mapping[str, Json]) -> list[str]:
+        """What is wrong with these inputs, a sentence each; empty where nothing is."""
+        from holdfast.engine.pattern_inputs import faults_of
+
+        return faults_of(self.pattern, context)
+
+    def execute(self, context: Mapping[str, Json]) -> Plan:
+        """The plan for these inputs over the workspace as it is now (N4); InvalidInput when they are wrong."""
+        return plan_from_pattern(self._site, self.id, context)
 
 
 def plan_from_pattern(site: Site, id: str, inputs: Mapping[str, Json]) -> Plan:

@@ -102,6 +102,19 @@ class Result(NamedTuple):
     left_behind: int = 0
 
 
+class AdapterResult(NamedTuple):
+    """What one call of a tool came to, under the names that other tools use. `success` is measured, never claimed.
+
+    `output` is what the tool said or printed; `artifacts` are the files it made or changed.
+    """
+
+    success: bool
+    output: str
+    error: str
+    duration_ms: int
+    artifacts: tuple[str, ...] = ()
+
+
 class Attempt(NamedTuple):
     """A run and what was found afterwards. `evidence` is what the agent is told if it tries again."""
 
@@ -117,6 +130,13 @@ class Attempt(NamedTuple):
     def good(self) -> bool:
         """Something changed, nothing expected is missing, and every check passed: measured, not claimed."""
         return not self.evidence
+
+    def adapter_result(self) -> AdapterResult:
+        result = self.result
+        error = result.detail or result.claim.error or self.evidence
+        return AdapterResult(
+            self.good, result.claim.words, "" if self.good else error, result.duration_ms, self.changed
+        )
 
 
 class Delegation(NamedTuple):

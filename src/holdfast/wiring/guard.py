@@ -36,11 +36,13 @@ if TYPE_CHECKING:
     from holdfast.engine.fixing import Broken, Fix
     from holdfast.engine.history import Return
     from holdfast.engine.patching import Patches
+    from holdfast.engine.patterns import PatternExecutor
     from holdfast.engine.pipeline import Pipeline, Progress
     from holdfast.engine.roadmap_runs import RoadmapRuns
     from holdfast.engine.router import Choice
     from holdfast.engine.run_following import Followed
     from holdfast.engine.simulator import Simulated
+    from holdfast.engine.spawner import ProcessSpawner
     from holdfast.model.approval import Approval
     from holdfast.model.decision import Decision
     from holdfast.model.execution import Divergence, Execution
@@ -91,6 +93,19 @@ class Holdfast:
 
             self._patches = Patches(self.pipeline)
         return self._patches
+
+    @property
+    def spawner(self) -> ProcessSpawner:
+        """Starts programs and agents in a sandboxed shadow, and says what came of it; nothing lands."""
+        from holdfast.engine.spawner import ProcessSpawner
+
+        return ProcessSpawner(self.pipeline)
+
+    def pattern(self, id: str) -> PatternExecutor:
+        """A pattern by its id: its JSON schema, the errors of inputs, and the plan it makes of them."""
+        from holdfast.engine.patterns import PatternExecutor, find_pattern
+
+        return PatternExecutor(self.site, find_pattern(self.site, id))
 
     @property
     def runs(self) -> RoadmapRuns:
