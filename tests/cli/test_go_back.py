@@ -155,3 +155,17 @@ def test_an_edit_after_a_crash_needs_a_human(guarded: Any) -> None:
     assert (guarded.directory / "old.txt").read_text() == "mine\n"
     assert not (guarded.directory / "more.txt").exists()
     assert guarded.apply(change("b.txt", "x")).status == 0
+
+
+def test_going_back_shows_a_mass_removal_and_is_not_refused(guarded: Any, tree: Tree) -> None:
+    """Undoing the creation of most of the tree says how much goes, in words and JSON; --yes carries it out."""
+    before = tree()
+    steps = [{"write": f"page-{n:02}", "content": str(n)} for n in range(30)]
+    id = guarded.apply({"intent": "Write pages", "steps": steps}).document["id"]
+    files = len([path for path in guarded.directory.rglob("*") if path.is_file() and ".holdfast" not in path.parts])
+    for words in (("undo", id), ("restore", "--at", "2020-01-01 00:00")):
+        assert f"  ! removes 30 of {files} files in this workspace\n" in guarded(*words, "--preview").out
+        document = guarded(*words, "--preview", "--json").document
+        assert document["mass_removal"] == {"files": 30, "of": files}
+    assert guarded("undo", id, "--yes").status == 0
+    assert tree() == before

@@ -6,6 +6,7 @@ teach it that version, and put a file of the new one beside the old.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -17,8 +18,10 @@ from guarded import Ground, guard
 from holdfast.disk.calls import CALLS
 from holdfast.engine.actions import from_header
 from holdfast.engine.evidence import replayed
+from holdfast.engine.replay import replay_all
 from holdfast.engine.saving import load_plan, load_simulation
 from holdfast.model.plan import Call, CommandCheck, Inline, Service, Update, Write
+from holdfast.store.blobs import Blobs
 from holdfast.store.effects import Effects, Open
 from holdfast.store.journal import parse_log
 from holdfast.workspace.staging import CopyOf
@@ -99,3 +102,14 @@ def test_inputs_of_a_decision_of_the_first_version_are_read() -> None:
     decision = replayed((GOLDEN / "decision" / "inputs").read_bytes())
     assert (decision.simulation, decision.simulation_digest) == (SIMULATION, REPORT_DIGEST)
     assert decision.change_set == CHANGE_SET
+
+
+def test_a_decision_of_gate_version_2_replays_to_the_same_verdict(ground: Ground) -> None:
+    """It knew no count of the tree's files: it removes 25 of 30 files, and is still what it was then."""
+    site, ledger = ground.hf.site, ground.hf.ledger
+    body = json.loads((GOLDEN / "decision" / "gate-2" / "entry.json").read_text())
+    Blobs(site.state).put((GOLDEN / "decision" / "gate-2" / "inputs").read_bytes())
+    ledger.append("decision", body, 1)
+    assert [tuple(item) for item in replay_all(site, ledger)] == [("d-bk3mcv6f", "NEED_APPROVAL", "same")]
+    ledger.append("decision", {**body, "verdict": "ALLOW"}, 2)
+    assert replay_all(site, ledger)[1].verdict == "now NEED_APPROVAL, risk medium"

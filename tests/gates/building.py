@@ -74,6 +74,7 @@ def evidence_of(case: Case) -> Evidence:
         receipts=tuple(receipt_of(row, simulation) for row in case.get("receipts", [{}])),
         instructions=tuple((path, digest) for path, digest in case.get("instructions", [])),
         root=case.get("root", ""),
+        tree_files=case.get("tree_files"),
         links=tuple((path, target) for path, target in case.get("links", {}).items()),
     )
 
@@ -130,7 +131,11 @@ def changes_of(row: Case) -> list[Change]:
 def numbered(row: Case, number: int) -> Case:
     verb = next(iter(row))
     rest = {key: value for key, value in row.items() if key not in ("many", verb)}
-    return {verb: row[verb].replace("#", str(number)), **rest}
+    return {verb: row[verb].replace("#", str(number)), **rest, **_numbered_target(rest, number)}
+
+
+def _numbered_target(row: Case, number: int) -> Case:
+    return {"to": row["to"].replace("#", str(number))} if "to" in row else {}
 
 
 def texts_of(row: Case) -> list[Text]:

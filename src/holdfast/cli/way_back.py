@@ -122,11 +122,14 @@ def _tell(screen: Screen, way: Return, difference: PlannedDifference) -> None:
         screen.say(f"  = {printable(path)}  edited since: that edit stays, ours goes")
     for item in way.left:
         screen.say(f"  . {printable(item.path)} {shown(item.detail)}")
+    if way.removal is not None:
+        screen.say(f"  ! removes {way.removal.files:,} of {count(way.removal.of, 'file')} in this workspace")
 
 
 def _notes(way: Return) -> dict[str, object]:
     left = [item._asdict() for item in way.left]
-    return {"merged": list(way.merged), "left": left, "services": list(way.services)}
+    removal = None if way.removal is None else way.removal._asdict()
+    return {"merged": list(way.merged), "left": left, "services": list(way.services), "mass_removal": removal}
 
 
 def _preview_document(way: Return, status: str) -> dict[str, object]:

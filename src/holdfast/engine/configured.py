@@ -90,6 +90,8 @@ def judged(settings: Settings) -> Judgement:
 
 
 def _unit_of(name: str) -> Unit:
+    if name.endswith("_percent"):
+        return "%"
     return "ms" if name.endswith("_ms") else "bytes" if name == "limits.bytes" else ""
 
 

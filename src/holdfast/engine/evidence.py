@@ -110,6 +110,7 @@ def kept_inputs(evidence: Evidence, layers: Sequence[LayerSource], approvers: in
         "others": others,
         "links": evidence.links,
         "lands_as": evidence.lands_as,
+        "tree_files": evidence.tree_files,
         "health_in_words": [check_document(check) for check in evidence.health_in_words],
     }
     lists = {
@@ -142,6 +143,7 @@ def replayed(inputs: bytes) -> Decision:
             # Not known to the first release, whose gate asked nothing about them.
             links=tuple((path, target) for path, target in found.get("links", ())),
             lands_as=str(found.get("lands_as", "")),
+            tree_files=found.get("tree_files"),
             # Not counted by the gate of earlier releases.
             health_in_words=tuple(map(health_from, found.get("health_in_words", ()))),
         )

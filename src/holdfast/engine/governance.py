@@ -25,7 +25,7 @@ from typing import NamedTuple
 from holdfast.checks.words import health_in_words
 from holdfast.engine.evidence import evidence_of, kept_inputs
 from holdfast.engine.refusals import approving
-from holdfast.engine.simulator import Simulated
+from holdfast.engine.simulator import Simulated, Surroundings
 from holdfast.errors import ApprovalNeeded, Blocked, Denied, UnknownId
 from holdfast.gates.aliases import leading_to
 from holdfast.gates.approvals import Electorate, Office, Standing, electorate_of, standing
@@ -95,23 +95,19 @@ class Governance:
 
     # ── deciding ──
 
-    def judge(
-        self, simulated: Simulated, receipts: Sequence[Receipt], links: Sequence[tuple[str, str]] = (), tree: str = ""
-    ) -> Judged:
+    def judge(self, simulated: Simulated, receipts: Sequence[Receipt], around: Surroundings, tree: str = "") -> Judged:
         """The write gate's decision, and the blob that a replay needs.
 
-        `links` are all those of the workspace; `tree` is what it would become, where that is not what was predicted.
+        `tree` is what the workspace would become, where that is not what was predicted.
         """
         settings = self.settings()
-        evidence = self._evidence(simulated, receipts, links, tree)
+        evidence = self._evidence(simulated, receipts, around, tree)
         electorate = self._electorate(settings, simulated.report.id, evidence.author)
         decision = decide(evidence, self.policy(settings), electorate.all, electorate.others)
         inputs = Blobs(self._site.state).put(kept_inputs(evidence, settings.policy, *electorate))
         return Judged(decision, inputs)
 
-    def _evidence(
-        self, simulated: Simulated, receipts: Sequence[Receipt], links: Sequence[tuple[str, str]], tree: str
-    ) -> Evidence:
+    def _evidence(self, simulated: Simulated, receipts: Sequence[Receipt], around: Surroundings, tree: str) -> Evidence:
         """A change that is judged again is not read again: its digest names every byte of both sides."""
         found, changes = self._read, simulated.change_set
         if found is None or found.change_set.digest != changes.digest:
@@ -122,7 +118,8 @@ class Governance:
             simulation=simulated.report,
             receipts=tuple(receipts),
             author=simulated.plan.agent or PERSON,
-            links=leading_to(changes.paths, links, self._site.path),
+            links=leading_to(changes.paths, around.links, self._site.path),
+            tree_files=around.files,
             lands_as=tree,
             health_in_words=health_in_words(simulated.plan),
         )

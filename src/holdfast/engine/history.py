@@ -14,11 +14,15 @@ from holdfast.engine.actions import had_again, taken_away
 from holdfast.engine.job import Job
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.saving import forget_dossiers
-from holdfast.errors import Blocked, InvalidInput
+from holdfast.errors import Blocked, HoldfastError, InvalidInput
 from holdfast.execution.services import Action
+from holdfast.gates.change_rules import is_mass_removal
+from holdfast.gates.layers import layered
+from holdfast.gates.operations import removed_files
 from holdfast.model.canonical import Json
 from holdfast.model.changeset import Change
 from holdfast.model.execution import Divergence
+from holdfast.model.path import TOOL_DIRECTORIES
 from holdfast.settlement.delegated import transcripts_of
 from holdfast.settlement.record import KIND
 from holdfast.store.database import Paper, Row
@@ -26,6 +30,7 @@ from holdfast.store.patch_history import PatchHistory
 from holdfast.store.running import Running
 from holdfast.workspace.collector import without_collector
 from holdfast.workspace.keeping import Reclaimed, reclaim
+from holdfast.workspace.tree import snapshot
 from holdfast.workspace.turns import Past
 from holdfast.workspace.undo import plan_undo, read_past, require_intact
 
@@ -35,12 +40,21 @@ KEEP_AT_LEAST = 10
 PACK_AFTER_NS = 24 * 3600 * 10**9
 
 
+class Removal(NamedTuple):
+    """So many files of so many go."""
+
+    files: int
+    of: int
+
+
 class Return(NamedTuple):
     """A way back, not yet taken."""
 
     job: Job
     merged: tuple[str, ...]
     left: tuple[Divergence, ...]
+    # Set where policy would call a change like this a mass removal. Policy refuses no way back, but a person sees it.
+    removal: Removal | None = None
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -134,7 +148,20 @@ def _way_back(pipeline: Pipeline, rows: list[Row], intent: str, undoes: list[str
         revives=tuple(revives),
         services=actions,
     )
-    return Return(job, plan.merged, (*plan.left, *standing))
+    return Return(job, plan.merged, (*plan.left, *standing), _mass_removal(pipeline, plan.change_set.changes))
+
+
+def _mass_removal(pipeline: Pipeline, changes: tuple[Change, ...]) -> Removal | None:
+    """The tree is only looked at where the number of removed files alone does not settle it."""
+    try:
+        limits = pipeline.governance.policy().scalars.limits
+    except HoldfastError:
+        limits = layered().scalars.limits  # going back needs no policy that can be read
+    removed = len(removed_files(changes))
+    if removed <= limits.deletions_few:
+        return None
+    files = snapshot(pipeline.site.path, pipeline.site.state.path).files_outside(TOOL_DIRECTORIES)
+    return Removal(removed, files) if is_mass_removal(removed, files, limits) else None
 
 
 def _actions(

@@ -149,8 +149,8 @@ class Pipeline:
         if verified.receipts and verified.checks != self.simulator.checking.settings_digest():
             verified = verified.unbound()
         with told("the change cannot be judged"):
-            links = self.simulator.links_of(simulated.report)
-            judged = self.governance.judge(simulated, verified.receipts, links, tree)
+            around = self.simulator.surroundings_of(simulated.report)
+            judged = self.governance.judge(simulated, verified.receipts, around, tree)
         self.file([simulated.report, judged])
         return judged.decision
 

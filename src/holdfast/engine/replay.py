@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from holdfast.engine.evidence import GATE_VERSION, replayed
 from holdfast.errors import HoldfastError, Tampering
+from holdfast.model.canonical import Json
+from holdfast.settlement.custody import Judged, decision_body
 from holdfast.store.blobs import Blobs
 from holdfast.store.ledger import Ledger
 from holdfast.workspace.site import Site
+
+# Gates that say the same about the same inputs: version 3 adds a rule about evidence that version 2 did not have.
+_COMPARABLE = (2, GATE_VERSION)
+# The built-in policy of another version has another digest; what was decided is compared, not under which name.
+_NAMES_OF_THE_POLICY = frozenset({"id", "digest", "policy", "gate_version"})
 
 
 class Replay(NamedTuple):
@@ -25,18 +33,22 @@ def replay_all(site: Site, ledger: Ledger) -> tuple[Replay, ...]:
     for entry in ledger.entries():
         if entry.kind == "decision":
             body = entry.body
-            said = _again(site, str(body["inputs"]), str(body["digest"]), body["gate_version"])
-            found.append(Replay(str(body["id"]), str(body["verdict"]), said))
+            found.append(Replay(str(body["id"]), str(body["verdict"]), _again(site, body)))
     return tuple(found)
 
 
-def _again(site: Site, inputs: str, digest: str, version: object) -> str:
-    if version != GATE_VERSION:
+def _again(site: Site, body: Mapping[str, Json]) -> str:
+    version = body["gate_version"]
+    if version not in _COMPARABLE:
         return f"made by gate version {version}; this is version {GATE_VERSION}"
+    inputs = str(body["inputs"])
     try:
         decision = replayed(Blobs(site.state).get(inputs))
     except FileNotFoundError:
         return "inputs gone"
     except (Tampering, HoldfastError) as error:
         return error.message
-    return "same" if decision.digest == digest else f"now {decision.verdict}, risk {decision.risk_effective}"
+    again = decision_body(Judged(decision, inputs))
+    passed_over = _NAMES_OF_THE_POLICY if version != GATE_VERSION else frozenset[str]()
+    same = all(again[key] == body.get(key) for key in again.keys() - passed_over)
+    return "same" if same else f"now {decision.verdict}, risk {decision.risk_effective}"

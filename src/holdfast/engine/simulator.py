@@ -22,6 +22,7 @@ from holdfast.execution.services import Action
 from holdfast.model.changeset import ChangeSet
 from holdfast.model.configuration import Settings
 from holdfast.model.image import Seen
+from holdfast.model.path import TOOL_DIRECTORIES
 from holdfast.model.plan import Agent, Delete, Move, Plan, Run, Service, Step, described
 from holdfast.model.simulation import Outcome, Precondition, SimulatedStep, Simulation
 from holdfast.simulation.rehearsal import Rehearsal, StepReport, rehearse
@@ -54,6 +55,14 @@ class Simulated(NamedTuple):
     report: Simulation
 
 
+class Surroundings(NamedTuple):
+    """What the write gate must know of the tree around a change: its symbolic links, and how many files it has."""
+
+    tree: str
+    links: tuple[tuple[str, str], ...]
+    files: int
+
+
 class Simulator:
     def __init__(self, site: Site, records: Records, settings: Callable[[], Settings], progress: Progress) -> None:
         self._site = site
@@ -61,8 +70,7 @@ class Simulator:
         self._settings = settings
         self._progress = progress
         self.checking = Checking(site, settings, progress)
-        # (tree, its links), of the newest look at the workspace.
-        self._links: tuple[str, tuple[tuple[str, str], ...]] = ("", ())
+        self._looked_at = Surroundings("", (), 0)
 
     @without_collector
     def simulate(self, plan: Plan, kind: ShadowKind = "auto", hire: Hire | None = None) -> Simulated:
@@ -84,11 +92,11 @@ class Simulator:
         """The checks of the plan and of the configuration; raises nothing for a failed one."""
         return self.checking.verify(simulated.plan, landable_of(simulated))
 
-    def links_of(self, report: Simulation) -> tuple[tuple[str, str], ...]:
-        """The links of the tree that the report stands on; of the tree as it is now, where that was another command."""
-        if self._links[0] != report.base_tree:
+    def surroundings_of(self, report: Simulation) -> Surroundings:
+        """Of the tree that the report stands on; of the tree as it is now, where that was another command."""
+        if self._looked_at.tree != report.base_tree:
             self._tree()
-        return self._links[1]
+        return self._looked_at
 
     # ── the rehearsal ──
 
@@ -135,7 +143,7 @@ class Simulator:
         return snapshot(self._site.path, self._site.state.path)
 
     def _known(self, tree: Snapshot) -> Snapshot:
-        self._links = tree.digest, tuple(tree.links())
+        self._looked_at = Surroundings(tree.digest, tuple(tree.links()), tree.files_outside(TOOL_DIRECTORIES))
         return tree
 
     def _save_log(self, data: bytes) -> str:

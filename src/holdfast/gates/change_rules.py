@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 
 from holdfast.gates.aliases import inside
 from holdfast.gates.case import OTHERS_WRITE, SET_ID, Case, Deed, FactRule, Said, asking, counted, denying
+from holdfast.gates.operations import loses_content, removed_files
 from holdfast.gates.patterns import covers
-from holdfast.gates.policy import VERDICT_OF
+from holdfast.gates.policy import VERDICT_OF, Limits
 from holdfast.gates.secrets import Finding, every_finding
 from holdfast.model.changeset import Change
 from holdfast.model.image import Image
@@ -150,7 +151,7 @@ def _target(deed: Deed) -> str:
 
 def _losses(case: Case) -> Iterator[Said]:
     most = case.policy.scalars.limits.deletions
-    paths = _where(case, _loses_content)
+    paths = _where(case, lambda deed: loses_content(deed.change) and "move" not in deed.operations)
     if len(paths) > most:
         layer = case.policy.layer_of("limits.deletions")
         yield asking(
@@ -158,12 +159,19 @@ def _losses(case: Case) -> Iterator[Said]:
         )
 
 
-def _loses_content(deed: Deed) -> bool:
-    """Moving is no loss; emptying is."""
-    pre, post = deed.change.pre, deed.change.post
-    if pre is None or pre.kind == "directory" or "move" in deed.operations:
-        return False
-    return post is None or post.kind != pre.kind or (pre.size > 0 and post.size == 0)
+def _mass_removal(case: Case) -> Iterator[Said]:
+    files = case.evidence.tree_files
+    if files is None:
+        return
+    paths = removed_files([deed.change for deed in case.deeds])
+    if is_mass_removal(len(paths), files, case.policy.scalars.limits):
+        layer = case.policy.layer_of("limits.deletions_percent")
+        yield asking("high", f"removes {len(paths):,} of {counted(files, 'file')}", paths, layer)
+
+
+def is_mass_removal(removed: int, files: int, limits: Limits) -> bool:
+    """Whether so many of a tree's files are removed that a mistake is likely."""
+    return removed > limits.deletions_few and removed * 100 > files * limits.deletions_percent
 
 
 def _limits(case: Case) -> Iterator[Said]:
@@ -214,6 +222,7 @@ CHANGE_RULES: tuple[FactRule, ...] = (
     FactRule("Asks about new owners", _owners),
     FactRule("Asks about links that lead out of the workspace", _links),
     FactRule("Asks about the loss of many files", _losses),
+    FactRule("Asks about the removal of a large share of the tree", _mass_removal),
     FactRule("Asks about files that everybody may write", _open_to_all),
     FactRule("Asks about binaries", _binaries),
     FactRule("Asks about content that was not searched", _unread),

@@ -105,7 +105,15 @@ BUILT_IN: Mapping[str, object] = {
     "people": 2,
     "strict_base": False,
     "approval_lifetime": "24h",
-    "limits": {"files": 20_000, "lines": 2_000_000, "bytes": "2GB", "time": "2h", "deletions": 100},
+    "limits": {
+        "files": 20_000,
+        "lines": 2_000_000,
+        "bytes": "2GB",
+        "time": "2h",
+        "deletions": 100,
+        "deletions_percent": 50,
+        "deletions_few": 20,
+    },
     "rules": [
         {
             "name": "Forbids Holdfast's and git's own state",

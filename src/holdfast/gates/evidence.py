@@ -69,6 +69,9 @@ class Evidence:
     links: tuple[tuple[str, str], ...] = ()
     # The tree that would land, where the workspace moved elsewhere since the rehearsal; empty: the predicted one.
     lands_as: str = ""
+    # How many files stand in the tree that the change is about, but for `TOOL_DIRECTORIES`. None: nobody counted,
+    # as before gate version 3.
+    tree_files: int | None = None
     # What the words of the plan ask for after the change, as those who will run it understand them.
     health_in_words: tuple[HealthCheck, ...] = ()
 

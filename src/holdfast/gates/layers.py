@@ -95,7 +95,7 @@ def _scalars(statements: Sequence[Statement], root: Layer | None) -> tuple[Scala
 
 def _complete(statement: Statement) -> Scalars:
     """The built-in layer states everything; a test holds it to that."""
-    nothing = Scalars("deny", "deny", "deny", "deny", "low", 1, True, 0, Limits(0, 0, 0, 0, 0))
+    nothing = Scalars("deny", "deny", "deny", "deny", "low", 1, True, 0, Limits(*[0] * len(Limits._fields)))
     return _overlaid(nothing, statement)
 
 

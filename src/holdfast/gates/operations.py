@@ -14,11 +14,13 @@ The words come from the images alone: a step that calls itself "write" and repla
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from holdfast.model.changeset import Change
 from holdfast.model.image import Image
+from holdfast.model.path import TOOL_DIRECTORIES
 
 Operation = Literal["create", "edit", "delete", "move", "mode", "owner", "attributes", "link"]
 OPERATIONS: tuple[Operation, ...] = ("create", "edit", "delete", "move", "mode", "owner", "attributes", "link")
@@ -46,6 +48,42 @@ def operations_of(change: Change, origins: frozenset[str]) -> tuple[Operation, .
     if post is not None and post.kind == "symlink":
         found.append("link")
     return tuple(found)
+
+
+def removed_files(changes: Sequence[Change]) -> tuple[str, ...]:
+    """The files and links whose content is gone afterwards: deleted, emptied, or replaced by something else.
+
+    A move keeps the content. A program's moves are captured as a deletion and a creation, so the content decides:
+    each new path accounts for one old path with the same content. `TOOL_DIRECTORIES` do not count.
+    """
+    origins = origins_of(changes)
+    arrived = Counter(_content(change.post) for change in changes if change.pre is None and change.origin is None)
+    gone: list[str] = []
+    for change in changes:
+        if not loses_content(change) or change.path in origins or not TOOL_DIRECTORIES.isdisjoint(_above(change.path)):
+            continue
+        content = _content(change.pre)
+        if change.post is None and arrived[content] > 0:
+            arrived[content] -= 1
+        else:
+            gone.append(change.path)
+    return tuple(gone)
+
+
+def loses_content(change: Change) -> bool:
+    """Whether what stood at this path is deleted, emptied, or replaced by another kind of object."""
+    pre, post = change.pre, change.post
+    if pre is None or pre.kind == "directory":
+        return False
+    return post is None or post.kind != pre.kind or (pre.size > 0 and post.size == 0)
+
+
+def _content(image: Image | None) -> tuple[str, ...]:
+    return () if image is None else (image.kind, image.digest, image.target)
+
+
+def _above(path: str) -> list[str]:
+    return path.split("/")[:-1]
 
 
 def _edits(pre: Image, post: Image) -> list[Operation]:

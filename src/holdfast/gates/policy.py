@@ -48,13 +48,16 @@ class Rule(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The most that one change set may be. `deletions` asks; the others deny."""
+    """The most that one change set may be. The three about deletions ask; the others deny."""
 
     files: int
     lines: int
     bytes: int
     time_ms: int
     deletions: int
+    # The share of the tree's files, in percent, that may go; it is not asked about as many as `deletions_few`.
+    deletions_percent: int
+    deletions_few: int
 
 
 class Reach(NamedTuple):

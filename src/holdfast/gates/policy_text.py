@@ -30,6 +30,8 @@ class Bounds(NamedTuple):
     bytes: int | None
     time_ms: int | None
     deletions: int | None
+    deletions_percent: int | None
+    deletions_few: int | None
 
 
 class Statement(NamedTuple):
@@ -81,13 +83,15 @@ def statement_of(source: Source) -> Statement:
 def _bounds(table: Table) -> Bounds:
     limits = table.table("limits")
     if limits is None:
-        return Bounds(None, None, None, None, None)
+        return Bounds(*[None] * len(Bounds._fields))
     bounds = Bounds(
         files=limits.integer("files"),
         lines=limits.integer("lines"),
         bytes=limits.size("bytes"),
         time_ms=limits.duration_ms("time"),
         deletions=limits.integer("deletions"),
+        deletions_percent=limits.integer("deletions_percent"),
+        deletions_few=limits.integer("deletions_few"),
     )
     limits.close()
     return bounds

@@ -25,7 +25,7 @@ from holdfast.model.decision import VERDICTS, Decision, Reason, Verdict
 from holdfast.model.path import printable
 from holdfast.model.plan import RISKS, Risk
 
-GATE_VERSION = 2
+GATE_VERSION = 3
 FACT_RULES = (*REPORT_RULES, *CHANGE_RULES)
 
 

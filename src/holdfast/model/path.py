@@ -16,6 +16,11 @@ MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 4000
 STATE_DIRECTORY = ".holdfast"
 
+# Dependencies and caches, which tools fill and can fill again: they do not count as files of a project.
+TOOL_DIRECTORIES = frozenset(
+    """node_modules .venv venv site-packages __pycache__ .tox .nox .mypy_cache .pytest_cache .ruff_cache""".split()
+)
+
 _PROTECTED = {STATE_DIRECTORY, ".git"}
 # Code points that some file systems drop when they compare names.
 _IGNORABLE = dict.fromkeys(

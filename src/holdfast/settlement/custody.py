@@ -62,7 +62,7 @@ def _record(paper: Filed, at_ns: int, by: str) -> Record:
         case Simulation():
             return Record("simulation", {**_simulation(paper), "by": by}, at_ns)
         case Judged():
-            return Record("decision", _decision(paper), at_ns)
+            return Record("decision", decision_body(paper), at_ns)
         case Approval():
             body: dict[str, Json] = {"subject": paper.simulation, "signature": paper.signature}
             return Record("approval", {**_plain(paper.claims()), **body}, at_ns)
@@ -87,7 +87,8 @@ def _simulation(simulation: Simulation) -> dict[str, Json]:
     }
 
 
-def _decision(judged: Judged) -> dict[str, Json]:
+def decision_body(judged: Judged) -> dict[str, Json]:
+    """A decision as its ledger entry holds it."""
     decision = judged.decision
     facts = {name: value for name, value in decision.document().items() if name != "reasons"}
     return {

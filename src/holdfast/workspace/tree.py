@@ -25,6 +25,7 @@ from holdfast.disk.calls import CALLS, Calls
 from holdfast.model.changeset import Change
 from holdfast.model.image import Image, Seen
 from holdfast.workspace.block import (
+    FILE,
     LOCKED_DIRECTORY,
     LOCKED_FILE,
     NEVER,
@@ -44,6 +45,7 @@ from holdfast.workspace.walk import Walk
 # Inside the class, `bytes` is the property.
 _Name: TypeAlias = bytes
 _DOMAIN = b"holdfast tree 1\n"
+_FILES = (FILE, LOCKED_FILE, SYMLINK)
 # Of a stat row (see `block.row_of`).
 _CTIME = 3
 _UNREADABLE = {
@@ -110,6 +112,18 @@ class Snapshot:
     def bytes(self) -> int:
         """The sizes of all files together; a file with two names counts twice."""
         return sum(block.content_bytes() for block in self._blocks())
+
+    def files_outside(self, names: frozenset[str]) -> int:
+        """How many files and links there are, without directories of these names and what is below them."""
+        left_out = {os.fsencode(name) for name in names}
+        found, waiting = 0, [self._root]
+        while waiting:
+            block = waiting.pop()
+            found += sum(map(block.kinds.count, _FILES))
+            if block.children:
+                own = block.names()
+                waiting += [child for place, child in block.children.items() if own[place] not in left_out]
+        return found
 
     def entries(self) -> Iterator[tuple[str, Image]]:
         """Files, directories and links. An unreadable file has an empty digest."""
