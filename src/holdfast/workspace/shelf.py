@@ -16,7 +16,7 @@ from holdfast.disk.calls import Calls
 from holdfast.model.image import Image, Seen
 from holdfast.store.blobs import Blobs
 from holdfast.store.contents import TEXT_LIMIT, read_contents
-from holdfast.workspace.observe import content_digest, is_same, look, stamp_of
+from holdfast.workspace.observe import content_digest, kind_of, look, stamp_of
 from holdfast.workspace.proof import proven
 from holdfast.workspace.site import KEPT, Site
 from holdfast.workspace.staging import Bytes, CopyOf, Held
@@ -34,20 +34,19 @@ class Shelf:
 
     def object_for(self, turn: Turn, target: Seen) -> Held | None:
         """The old object itself, proven: from the path's own slot, or from that of a later change to where it moved."""
-        if turn.slot and (held := self._proven(turn.slot, target)) is not None:
-            return held
-        others = (self._proven(slot, target) for slot in self._slots_for(target.stamp.inode) if slot != turn.slot)
-        return next((held for held in others if held is not None), None)
+        found = (self._proven(slot, target) for slot in self._slots(turn, target))
+        return next((held for held in found if held is not None), None)
 
-    def copy_of_other_mode(self, turn: Turn, target: Seen) -> CopyOf | None:
-        """The old object when a transaction in between gave it another mode: it is copied with the right one."""
-        there = self.held(turn.slot)
-        if there is None:
-            return None
-        now = Seen(target.image._replace(mode=there.st_mode & 0o7777), target.stamp)
-        if self._proven(turn.slot, now) is None:
-            return None
-        return CopyOf(lambda: self._open(turn.slot), target.stamp.mtime_ns)
+    def copy_for(self, turn: Turn, target: Seen) -> CopyOf | None:
+        """The old content, from an object that is not the old one itself.
+
+        A transaction in between gave it another mode, or the state was copied: then it is another inode, and may
+        have another owner and other times. Its content is what counts; staging gives it the rest.
+        """
+        for slot in self._slots(turn, target):
+            if self._holds(slot, target.image):
+                return CopyOf(lambda slot=slot: self._open(slot), target.stamp.mtime_ns)  # type: ignore[misc]
+        return None
 
     def stored(self, digest: str, size: int) -> Bytes | CopyOf | None:
         if size == 0:
@@ -68,10 +67,8 @@ class Shelf:
 
     def old_bytes(self, turn: Turn, theirs: Image) -> bytes | None:
         """What stood at a path before, checked, as far as a merge wants it."""
-        target = turn.target
-        slots = [turn.slot, *self._slots_for(target.stamp.inode)] if target is not None else []
-        for slot in slots:
-            if target is not None and is_same(self.held(slot), target):
+        for slot in self._slots(turn, turn.target) if turn.target is not None else ():
+            if self._holds(slot, theirs):
                 return checked_bytes(self._calls, self._open(slot), theirs)
         source = self.stored(theirs.digest, theirs.size)
         if isinstance(source, CopyOf):
@@ -97,9 +94,27 @@ class Shelf:
         except FileNotFoundError:
             return None
 
+    def _holds(self, slot: str, image: Image) -> bool:
+        """Does a file with this content lie in the slot? What its mode closes to us cannot be told."""
+        found = self.held(slot)
+        if found is None or kind_of(found) != "file" or image.kind != "file" or found.st_size != image.size:
+            return False
+        try:
+            fd = self._open(slot)
+        except PermissionError:
+            return False
+        try:
+            return content_digest(self._calls, fd, image.size) == image.digest
+        finally:
+            self._calls.close(fd)
+
     def _open(self, slot: str) -> int:
         directory, name = self._site.slot_directory(slot, own="")
         return self._calls.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+
+    def _slots(self, turn: Turn, target: Seen) -> list[str]:
+        """The path's own slot first, then those that the object was put into later."""
+        return list(dict.fromkeys([turn.slot, *self._slots_for(target.stamp.inode)]))
 
     def _slots_for(self, inode: int) -> list[str]:
         """Slots that an object was put into by any of these transactions."""

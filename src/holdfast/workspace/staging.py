@@ -39,7 +39,10 @@ _FOR_THE_RECORD = 1 << 16
 
 
 class Bytes(NamedTuple):
-    """Content that is in memory. A file that comes back, or only moves, brings its modification time."""
+    """Content that is in memory. A file that comes back, or only moves, brings its modification time.
+
+    So does a symbolic link that is made again; it has no content, its target is in the image.
+    """
 
     data: bytes
     mtime_ns: int | None = None
@@ -168,12 +171,15 @@ class Stage:
             return self._make_file(path, name, image, source)
         if image.kind == "directory":
             return self._make_directory(path, name, image)
-        return self._make_link(name, image)
+        return self._make_link(name, image, source)
 
-    def _make_link(self, name: str, image: Image) -> Seen:
+    def _make_link(self, name: str, image: Image, source: Source | None) -> Seen:
         self._calls.symlink(image.target, name, dir_fd=self._directory)
         if (image.uid, image.gid) != (os.geteuid(), os.getegid()):
             self._calls.chown(name, image.uid, image.gid, dir_fd=self._directory, follow_symlinks=False)
+        if isinstance(source, Bytes) and source.mtime_ns is not None:
+            times = (source.mtime_ns, source.mtime_ns)
+            self._calls.utime(name, ns=times, dir_fd=self._directory, follow_symlinks=False)
         return Seen(image, stamp_of(self._calls.stat(name, dir_fd=self._directory, follow_symlinks=False)))
 
     def _make_directory(self, path: str, name: str, image: Image) -> Seen:

@@ -247,12 +247,15 @@ class _Planner:
         assert turn.target is not None
         image = turn.target.image
         source: Source | None = self._shelf.object_for(turn, turn.target)
-        source = source or self._shelf.copy_of_other_mode(turn, turn.target)
+        source = source or self._shelf.copy_for(turn, turn.target)
         if source is not None:
             self._sources[turn.path] = source
             return
+        if image.kind == "symlink":
+            self._sources[turn.path] = Bytes(b"", turn.target.stamp.mtime_ns)
+            return
         if image.kind != "file" or (pre is not None and pre._replace(mode=image.mode) == image):
-            return  # links, directories and modes are rebuilt from the image itself
+            return  # directories and modes are rebuilt from the image itself
         copy = self._shelf.stored(image.digest, image.size) or self._standing_elsewhere(image)
         if copy is not None:
             self._sources[turn.path] = copy._replace(mtime_ns=turn.target.stamp.mtime_ns)
