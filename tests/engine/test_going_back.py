@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from guarded import ME, Ground, as_user, contents, guard, put
+from guarded import ME, OLD_NS, Ground, as_user, contents, guard, put
 from holdfast.disk.calls import CALLS, Calls
 from holdfast.engine.history import collect
 from holdfast.errors import Conflict, InvalidInput
@@ -222,3 +222,62 @@ def test_restore_reads_the_ledger_once(tmp_path: Path) -> None:
         ground.hf.preview_restore(moment)
         assert readers.opened == 1
         assert readers.bytes < 2 * (ground.state / "ledger.jsonl").stat().st_size
+
+
+# ── when directories were modified ──
+
+
+def _directory_times(ground: Ground) -> dict[str, int]:
+    folders = [
+        ground.path,
+        *(path for path in ground.path.rglob("*") if path.is_dir() and ".holdfast" not in str(path)),
+    ]
+    return {str(path.relative_to(ground.path)): path.stat().st_mtime_ns for path in folders}
+
+
+def _aged(ground: Ground) -> dict[str, int]:
+    for number, name in enumerate(sorted(_directory_times(ground), reverse=True)):
+        os.utime(ground / name, ns=(OLD_NS + number, OLD_NS + number))
+    return _directory_times(ground)
+
+
+def test_undo_gives_directories_their_modification_times_back(tmp_path: Path) -> None:
+    """Directories that a change worked in, removed or emptied are dated after its undo as they were before it."""
+    ground = guard(tmp_path / "workspace", {"a/x": b"x", "a/b/y": b"y", "gone/z": b"z", "empty/": b"", "other/o": b"o"})
+    old = _aged(ground)
+    done = ground.apply(
+        put("a/new", b"new"),
+        Move("a/b/y", "other/y"),
+        Delete("gone", recursive=True),
+        Delete("empty", recursive=True),
+    )
+    new = _directory_times(ground)
+    assert new != old
+    back = ground.hf.undo(done.id, approved_by=ME)
+    assert _directory_times(ground) == old
+    way = ground.hf.preview_undo(back.id)
+    ground.hf.go_back(way, approved_by=ME, consent=ground.hf.again(way).plan.id)
+    assert _directory_times(ground) == new
+
+
+def test_restore_gives_the_times_of_before_the_first_change(tmp_path: Path) -> None:
+    """Going back over several changes in one directory dates it as it was before the oldest of them."""
+    ground = guard(tmp_path / "workspace", {"a/x": b"x"})
+    old, moment = _aged(ground), time.time_ns()
+    for number in range(3):
+        ground.apply(put(f"a/{number}", b"new"))
+    ground.hf.restore(moment, approved_by=ME)
+    assert _directory_times(ground) == old
+
+
+def test_a_directory_in_which_somebody_else_worked_keeps_its_time(tmp_path: Path) -> None:
+    """A file that somebody made in the directory since then is still news to tools that compare times."""
+    ground = guard(tmp_path / "workspace", {"a/x": b"x", "b/x": b"x"})
+    old = _aged(ground)
+    done = ground.apply(put("a/x", b"new"), put("b/x", b"new"))
+    time.sleep(0.02)
+    (ground / "a" / "theirs").write_bytes(b"theirs")
+    ground.hf.undo(done.id, approved_by=ME)
+    now = _directory_times(ground)
+    assert now["a"] > old["a"]
+    assert now["b"] == old["b"]

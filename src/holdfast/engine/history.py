@@ -146,6 +146,7 @@ def _way_back(pipeline: Pipeline, rows: list[Row], intent: str, undoes: list[str
         plan.sources,
         undoes=tuple(undoes),
         revives=tuple(revives),
+        times=plan.times,
         services=actions,
     )
     return Return(job, plan.merged, (*plan.left, *standing), _mass_removal(pipeline, plan.change_set.changes))

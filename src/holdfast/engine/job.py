@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from holdfast.checks.words import health_of
@@ -29,6 +30,7 @@ class Job(NamedTuple):
     health: tuple[HealthCheck, ...] = ()
     undoes: tuple[str, ...] = ()
     revives: tuple[str, ...] = ()
+    times: Mapping[str, int] = MappingProxyType({})  # what directories are dated once the files are in place
     services: tuple[Action, ...] = ()
     on_failure: str = "rollback"
     # The papers it stands on: what an execution's entry names, it has used up.

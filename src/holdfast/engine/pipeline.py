@@ -239,7 +239,7 @@ class Pipeline:
     def _execute(self, job: Job, assent: Assent, receipts: tuple[Receipt, ...]) -> Execution:
         execution = self._fresh(job, assent, receipts)
         header = self._header(job, assent.by)
-        transaction = Transaction(self.site, execution.id, header, self.progress)
+        transaction = Transaction(self.site, execution.id, header, self.progress, job.times)
         work, actions = CarryOut(transaction, execution), self._actions(job, execution.id)
         work.run(
             job.change_set,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from holdfast.errors import InvalidPath
 from holdfast.model.execution import Divergence
 from holdfast.model.path import checked_path, parent_of, printable
-from holdfast.store.journal import Head, Log, Op, Parent, write_head
+from holdfast.store.journal import Head, Log, Op, write_head
 from holdfast.workspace.collector import without_collector
 from holdfast.workspace.flip import DISPLACED, Diverged, Flipper, Standing
 from holdfast.workspace.observe import is_same, kind_of
@@ -108,7 +108,8 @@ def roll_back(site: Site, txn: str, log: Log) -> RolledBack:
         except PermissionError as error:
             # Somebody took the right away; the others are still rolled back, and a person can decide about this one.
             divergence.append(Divergence(op.path, f"cannot be restored: {error.strerror}"))
-    _restore_times(site, log.parents)
+    for parent in log.parents:
+        set_time(site, parent.path, parent.mtime_ns, parent.inode)
     site.calls.point("rolled-back")
     barrier(site, txn, log.ops)
     untouched = {path for path, standing in standings.items() if standing == "untouched"}
@@ -119,18 +120,19 @@ def roll_back(site: Site, txn: str, log: Log) -> RolledBack:
     return RolledBack(tuple(divergence), frozenset(untouched))
 
 
-def _restore_times(site: Site, parents: tuple[Parent, ...]) -> None:
-    for parent in parents:
-        try:
-            fd = site.workspace.directory(parent.path)
-        except OSError:
-            continue  # gone or replaced by somebody else: not ours to date
-        found = site.calls.fstat(fd)
-        if found.st_ino == parent.inode and found.st_mtime_ns != parent.mtime_ns:
-            try:
-                site.calls.utime(fd, ns=(found.st_atime_ns, parent.mtime_ns))
-            except PermissionError:
-                continue  # only its owner may date a directory; what is in it was restored all the same
+def set_time(site: Site, path: str, mtime_ns: int, inode: int | None = None) -> None:
+    """Set the modification time of a directory, if it is there and is this inode (None: whichever it is)."""
+    try:
+        fd = site.workspace.directory(path)
+    except OSError:
+        return  # gone or replaced by somebody else: not ours to date
+    found = site.calls.fstat(fd)
+    if inode not in (None, found.st_ino) or found.st_mtime_ns == mtime_ns:
+        return
+    try:
+        site.calls.utime(fd, ns=(found.st_atime_ns, mtime_ns))
+    except PermissionError:
+        return  # only its owner may date a directory; what is in it was restored all the same
 
 
 def _prove(site: Site, txn: str, log: Log, divergence: list[Divergence], untouched: set[str]) -> None:

@@ -38,7 +38,7 @@ from holdfast.workspace.collector import without_collector
 from holdfast.workspace.flip import DISPLACED, Flipper
 from holdfast.workspace.folder import make_stage, remove_stage, take_mark_away
 from holdfast.workspace.observe import observe
-from holdfast.workspace.rollback import RolledBack, barrier, roll_back, sync_object, why_not_restorable
+from holdfast.workspace.rollback import RolledBack, barrier, roll_back, set_time, sync_object, why_not_restorable
 from holdfast.workspace.site import JOURNAL, KEPT, Site
 from holdfast.workspace.staging import FEW, Source, Stage, write_all
 
@@ -55,12 +55,21 @@ def _silent(stage: str, done: int, total: int) -> None:
 class Transaction:
     """One change set on its way into the workspace. The caller holds the workspace lock."""
 
-    def __init__(self, site: Site, txn: str, header: dict[str, Json], progress: Progress = _silent) -> None:
+    def __init__(
+        self,
+        site: Site,
+        txn: str,
+        header: dict[str, Json],
+        progress: Progress = _silent,
+        times: Mapping[str, int] | None = None,
+    ) -> None:
+        """`times`: modification times that directories get once everything is in place."""
         self._site = site
         self._calls = site.calls
         self.txn = txn
         self._header = header
         self._progress = progress
+        self._times = times or {}
         self.state: State = "OPEN"
         self._log: Log | None = None
         self._reads: tuple[tuple[str, Seen], ...] = ()
@@ -120,6 +129,8 @@ class Transaction:
                 flipper.forward(op)
                 if not number % _PROGRESS_EVERY:
                     self._progress("apply", number, len(self._log.ops))
+            for path, mtime_ns in self._times.items():
+                set_time(self._site, path, mtime_ns)
             self._flipped_ns = time.time_ns()
             self._calls.point("flipped")
             barrier(self._site, self.txn, self._log.ops)

@@ -13,8 +13,11 @@ Invariants
   U2  All conflicts are found and named before anything moves.
   U3  A directory of ours that now holds files of others is left standing, with a note.
   U4  An old object goes back only when its content was read and is what it was (see `proof`); otherwise it is
-      restored from another copy, or it is a conflict.
+      restored from another copy, or it is a conflict. Where the state was copied or came from a backup, every
+      object in it is another inode with the same content: then the content is copied.
   U5  Going back uses the same slots (see `Held`), so every log stays true after undo, redo and undo again.
+  U6  Directories get the modification time back that they had, as after a rollback; one in which somebody else
+      worked since keeps its own.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from holdfast.model.execution import Divergence
 from holdfast.model.image import Image, Seen, Stamp
 from holdfast.model.path import parent_of, printable
 from holdfast.store.contents import TEXT_LIMIT, is_text
-from holdfast.store.journal import Op
+from holdfast.store.journal import Log, Op
 from holdfast.workspace.collector import without_collector
 from holdfast.workspace.flip import DISPLACED, Flipper
 from holdfast.workspace.merge import merged_lines, takes_too_long
@@ -51,6 +54,7 @@ class Undo(NamedTuple):
     sources: dict[str, Source]
     merged: tuple[str, ...]
     left: tuple[Divergence, ...]
+    times: dict[str, int]
 
 
 class _Unmerged(NamedTuple):
@@ -165,9 +169,8 @@ class _Planner:
         if self._conflicts:
             lines = "\n".join(f"  {printable(item.path)} {item.detail}" for item in self._conflicts)
             raise Conflict(f"cannot be undone without losing later changes:\n{lines}", hint="Nothing was changed.")
-        return Undo(
-            change_set(self._changes.values()), self._seen, self._sources, tuple(self._merged), tuple(self._left)
-        )
+        changes = change_set(self._changes.values())
+        return Undo(changes, self._seen, self._sources, tuple(self._merged), tuple(self._left), self._times())
 
     def _moving(self, clean: list[Turn]) -> dict[tuple[int, Image], str]:
         """Where the objects stand that are needed at another path; most undos need none."""
@@ -365,6 +368,24 @@ class _Planner:
     def _goes(self, path: str) -> bool:
         return path in self._changes and self._changes[path].post is None
 
+    def _times(self) -> dict[str, int]:
+        """U6: the modification time that each directory had before."""
+        times: dict[str, int] = {}
+        foreign: set[str] = set()
+        for past in self._pasts:
+            for path, mtime_ns in _dated(past.log).items():
+                later = times.get(path) if path in times else self._time_of(path)
+                if later is not None and later > past.settled_ns:
+                    foreign.add(path)
+                times[path] = mtime_ns
+        return {path: mtime_ns for path, mtime_ns in times.items() if path not in foreign}
+
+    def _time_of(self, path: str) -> int | None:
+        try:
+            return self._calls.fstat(self._site.workspace.directory(path)).st_mtime_ns
+        except OSError:
+            return None
+
     def _require_parents(self) -> None:
         for path, change in self._changes.items():
             parent = parent_of(path)
@@ -374,6 +395,20 @@ class _Planner:
                 self._site.workspace.directory(parent)
             except OSError:
                 self._conflicts.append(Divergence(path, f"cannot come back: {printable(parent)} is gone"))
+
+
+def _dated(log: Log) -> dict[str, int]:
+    """When the directories that a transaction worked in, or removed, had been modified before it."""
+    removed = {op.path: op.pre.stamp.mtime_ns for op in log.ops if op.pre is not None and _is_removed_directory(op)}
+    return removed | {parent.path: parent.mtime_ns for parent in log.parents}
+
+
+def _is_removed_directory(op: Op) -> bool:
+    return _kind(op.pre) == "directory" and _kind(op.post) != "directory"
+
+
+def _kind(seen: Seen | None) -> str:
+    return seen.image.kind if seen is not None else ""
 
 
 def _stamp_like(expected: Seen, found: os.stat_result) -> Stamp:
