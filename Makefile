@@ -20,7 +20,8 @@ JOBS ?= 2
 MISSING ?= fail
 BENCHMARKS ?= $(filter-out benchmarks/_%,$(sort $(wildcard benchmarks/*.py)))
 # Real servers and tools that tests start themselves; a test whose tool is missing says so.
-TEST_PACKAGES := strace rsync bubblewrap libseccomp2 openssh-client openssh-server postgresql redis-server
+TEST_PACKAGES := strace rsync bubblewrap libseccomp2 openssh-client openssh-server postgresql redis-server \
+	btrfs-progs xfsprogs
 OFTEN := not crash_full and not bench and not agents and not soak and not long
 SELDOM := long and not crash_full and not soak and not agents
 RARELY := (crash or crash_full)

@@ -55,6 +55,9 @@ WRITERS = frozenset({"disk", "store", "workspace", "testing"})
 SCRATCH_MODULES = frozenset({"checks.attempt", "cli.demo", "sandbox.probe", "sandbox.stage"})
 SPAWNERS = frozenset({"sandbox", "testing"})
 NATIVE_CALLERS = frozenset({"disk", "sandbox"})
+DESCRIPTOR_LISTERS = frozenset({"disk.calls"})
+LISTINGS = frozenset({"listdir", "scandir"})
+PATH_MAKERS = frozenset({"fspath", "join"})  # os.fspath raises TypeError for a descriptor
 FAKES_USERS = frozenset({"cli.demo"})
 COMPUTED_IMPORTERS = frozenset({"__init__", "cli", "web", "mcp", "agents"})
 
@@ -259,6 +262,43 @@ def native_calls_stay_below(modules: Sequence[Module]) -> Iterator[Breach]:
                 yield Breach(module.name, imported.line, f"imports {imported.target}")
 
 
+def descriptors_are_listed_in_one_place(modules: Sequence[Module]) -> Iterator[Breach]:
+    """A descriptor that was opened before a program ran lists old names on btrfs unless it is rewound first.
+
+    `Calls.names` and `Calls.entries` rewind. Elsewhere os.listdir and os.scandir take a path and show it: a literal,
+    os.path.join(...), or os.fspath(...), which refuses a descriptor.
+    """
+    for module in modules:
+        if module.name in DESCRIPTOR_LISTERS:
+            continue
+        aliases = _aliases(module)
+        paths = {
+            id(node.func)
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Call) and len(node.args) == 1 and _is_a_path(node.args[0])
+        }
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Name | ast.Attribute) and id(node) not in paths and _lists(node, aliases):
+                yield Breach(module.name, node.lineno, f"uses {ast.unparse(node)} on what may be a descriptor")
+
+
+def _lists(node: ast.Name | ast.Attribute, aliases: dict[str, str]) -> bool:
+    if isinstance(node, ast.Name):
+        owner, _, name = aliases.get(node.id, "").rpartition(".")
+    else:
+        receiver = last_name(node.value)
+        owner, name = aliases.get(receiver, receiver), node.attr
+    return owner in {"os", "posix"} and name in LISTINGS
+
+
+def _is_a_path(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.JoinedStr)
+        or constant(node) is not None
+        or (isinstance(node, ast.Call) and last_name(node.func) in PATH_MAKERS)
+    )
+
+
 def names_say_something(modules: Sequence[Module]) -> Iterator[Breach]:
     """A module named utils, helpers, manager or phase-something is named after nothing it does, and so collects all."""
     for module in modules:
@@ -288,5 +328,6 @@ PACKAGE_RULES: tuple[Rule, ...] = (
     only_the_hands_write,
     only_the_sandbox_starts_processes,
     native_calls_stay_below,
+    descriptors_are_listed_in_one_place,
     names_say_something,
 )

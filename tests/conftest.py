@@ -10,6 +10,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 # One line at the end of a run that says how many kill points, errors and power cuts were tried.
 from crash.summary import pytest_terminal_summary as pytest_terminal_summary
+from file_systems import KINDS, mounted, why_not
 from guarded import USER
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every program they start.
@@ -32,6 +34,32 @@ _HOMES = ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"
 # Set by git when it runs a hook, and then every git started here would work on the wrong repository.
 _GIT_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
 _IDENTITY = {"NAME": "Test", "EMAIL": "test@example.invalid"}
+
+
+_FILE_SYSTEM = pytest.StashKey[ExitStack]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--file-system", choices=KINDS, help="keep all files of the tests on a fresh file system")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Every process that runs tests mounts its own; the one that only hands them out needs none."""
+    kind = config.option.file_system
+    if kind is None or why_not(kind) or config.getoption("numprocesses", None):
+        return
+    config.stash[_FILE_SYSTEM] = stack = ExitStack()
+    place = stack.enter_context(mounted(kind))
+    (place / "tmp").mkdir(mode=0o777)
+    (place / "tmp").chmod(0o1777)
+    tempfile.tempdir = str(place / "tmp")
+    config.option.basetemp = str(place / "t")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _FILE_SYSTEM in config.stash:
+        config.stash[_FILE_SYSTEM].close()
 
 
 def _isolate(environment: pytest.MonkeyPatch, home: Path) -> None:
@@ -87,6 +115,9 @@ def public() -> Iterator[Path]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what needs root where there is none; -ra prints it."""
+    """Skip what this host cannot do; -ra prints it."""
+    kind = item.config.option.file_system
+    if kind is not None and (reason := why_not(kind)):
+        pytest.skip(reason)
     if item.get_closest_marker("root") is not None and os.geteuid() != 0:
         pytest.skip("needs root")

@@ -157,7 +157,7 @@ def _version(prefix: str, package: str) -> str:
 
 def _names(folder: str) -> list[str]:
     try:
-        return sorted(os.listdir(folder))
+        return sorted(os.listdir(os.fspath(folder)))
     except OSError:
         return []
 

@@ -120,7 +120,7 @@ def _private_place() -> tuple[str, int]:
 @cache
 def _sweep(folder: str) -> None:
     """Once a process: remove what others left who were killed. Who has just made one has a minute to lock it."""
-    with os.scandir(folder) as entries:
+    with os.scandir(os.fspath(folder)) as entries:
         ours = [entry.path for entry in entries if entry.name.startswith(_PREFIX) and _is_old(entry)]
     for path in ours:
         try:

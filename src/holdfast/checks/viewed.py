@@ -106,7 +106,7 @@ def _entries(root: int, path: str) -> Iterator[tuple[str, str]]:
     """Names in one layer, and how they are shown: directories with a slash, whiteouts not at all."""
     fd = CALLS.open_beneath(path, os.O_RDONLY | os.O_DIRECTORY, root)
     try:
-        with os.scandir(fd) as entries:
+        with CALLS.entries(fd) as entries:
             for entry in entries:
                 about = entry.stat(follow_symlinks=False)
                 slash = "/" if stat.S_ISDIR(about.st_mode) else ""

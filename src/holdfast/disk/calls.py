@@ -13,6 +13,10 @@ import ctypes
 import os
 from collections.abc import Callable
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from os import _ScandirIterator as ScandirIterator
 
 RESOLVE_NO_XDEV = 0x01
 RESOLVE_NO_MAGICLINKS = 0x02
@@ -70,8 +74,21 @@ def _rename2(old: str, old_dir: int, new: str, new_dir: int, flags: int) -> None
         _raise(new)
 
 
+def _rewound(directory: int) -> int:
+    """A descriptor whose next listing shows the names of now.
+
+    A file system may show a descriptor only the names that existed when it was opened or last rewound (btrfs does),
+    and ours stay open while programs and people work.
+    """
+    os.lseek(directory, 0, os.SEEK_SET)
+    return directory
+
+
 class Calls:
-    """The real kernel."""
+    """The real kernel.
+
+    `names` and `entries` are the only ways to list a directory by its descriptor (see `_rewound`).
+    """
 
     open = staticmethod(os.open)
     close = staticmethod(os.close)
@@ -106,9 +123,12 @@ class Calls:
     @staticmethod
     def names(directory: int) -> list[str]:
         """The names in a directory, in no order."""
-        # btrfs shows a descriptor only the names there were when it was opened or last rewound; ours live long.
-        os.lseek(directory, 0, os.SEEK_SET)
-        return os.listdir(directory)
+        return os.listdir(_rewound(directory))
+
+    @staticmethod
+    def entries(directory: int) -> ScandirIterator[str]:
+        """The same with the kinds that the directory records; use in a `with` statement."""
+        return os.scandir(_rewound(directory))
 
     @staticmethod
     def exchange(name: str, directory: int, other: str, other_directory: int) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from holdfast.checks.tree import read_beneath
+from holdfast.disk.calls import CALLS
 from holdfast.disk.homes import config_home
 from holdfast.errors import InvalidInput, UnknownId
 from holdfast.model.canonical import Json
@@ -164,7 +165,7 @@ def _project_patterns(site: Site) -> Iterator[Pattern | Refused]:
 
 
 def _names(fd: int) -> list[str]:
-    return sorted(name for name in os.listdir(fd) if name.endswith(_ENDINGS) and not name.startswith("."))
+    return sorted(name for name in CALLS.names(fd) if name.endswith(_ENDINGS) and not name.startswith("."))
 
 
 def _too_many(folder: str, names: list[str]) -> Iterator[Refused]:

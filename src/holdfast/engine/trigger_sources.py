@@ -270,7 +270,7 @@ def _rows(root: Root, folder: str, most: int) -> Iterator[tuple[str, os.stat_res
     except OSError:
         return
     try:
-        with os.scandir(fd) as entries:
+        with root.calls.entries(fd) as entries:
             for number, entry in enumerate(entries):
                 if number >= most:
                     raise Blocked(f"{printable(folder)} holds more than {most:,} names", hint="Clear it up.")

@@ -176,7 +176,7 @@ def _size_of(directory: str) -> tuple[int, bool]:
     waiting = [directory]
     while waiting:
         try:
-            with os.scandir(waiting.pop()) as entries:
+            with os.scandir(os.fspath(waiting.pop())) as entries:
                 for entry in entries:
                     about = entry.stat(follow_symlinks=False)
                     total += max(about.st_blocks * _BLOCK, _EACH)

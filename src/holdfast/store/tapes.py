@@ -48,7 +48,7 @@ def _tapes_at(place: str) -> list[str]:
     try:
         if not stat.S_ISDIR(os.stat(place).st_mode):
             return [place]
-        names = sorted(name for name in os.listdir(place) if name.endswith(_SUFFIX))
+        names = sorted(name for name in os.listdir(os.fspath(place)) if name.endswith(_SUFFIX))
     except OSError as error:
         raise InvalidInput(f"there is no tape at {printable(place)}: {error.strerror}") from error
     if not names:

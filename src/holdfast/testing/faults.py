@@ -43,7 +43,7 @@ When = Literal["before", "after"]
 ALL = frozenset(name for name in vars(Calls) if not name.startswith("_") and name != "point")
 SYNCS = frozenset({"fsync", "fdatasync", "sync_file_system", "start_write_back"})
 # `open` creates and truncates; the others that only look or move a descriptor cannot change a disk.
-_LOOKS = frozenset("close read pread stat fstat readlink listxattr getxattr lseek names open_beneath".split())
+_LOOKS = frozenset("close read pread stat fstat readlink listxattr getxattr lseek names entries open_beneath".split())
 CHANGES = ALL - _LOOKS
 _WRITES = frozenset({"write", "pwrite"})
 

@@ -56,7 +56,8 @@ class Ground(NamedTuple):
     def secrets(self) -> tuple[bytes, ...]:
         """What must not be found anywhere else: the secret, and every key of Holdfast."""
         folder = os.path.join(self.place, "home", "config", "holdfast")
-        names = [name for name in os.listdir(folder) if name.endswith(".key")] if os.path.isdir(folder) else []
+        there = os.listdir(os.fspath(folder)) if os.path.isdir(folder) else []
+        names = [name for name in there if name.endswith(".key")]
         return (self.secret.encode(), *(_key(os.path.join(folder, name)) for name in names))
 
     def processes(self) -> tuple[int, ...]:

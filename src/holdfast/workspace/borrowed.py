@@ -149,9 +149,9 @@ class _Borrowing:
             return False
         target = os.open(folder, _DIRECTORY, dir_fd=self._git)
         try:
-            with os.scandir(target) as entries:
+            with CALLS.entries(target) as entries:
                 here = {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
-            names = sorted(os.listdir(reading), key=lambda name: (name.endswith(".idx"), name))
+            names = sorted(CALLS.names(reading), key=lambda name: (name.endswith(".idx"), name))
             wanted = [name for name in names if not name.startswith(_TEMPORARY)]
             linked = [self._link(reading, target, name, here.get(name)) for name in wanted]
             return all(linked)
@@ -225,7 +225,7 @@ class _Borrowing:
     def _listed(self, folder: str) -> list[tuple[str, bool]]:
         fd = os.open(folder or ".", _DIRECTORY, dir_fd=self._git)
         try:
-            with os.scandir(fd) as entries:
+            with CALLS.entries(fd) as entries:
                 return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
         finally:
             os.close(fd)
@@ -294,7 +294,7 @@ def _listed(root: Root, folder: str) -> list[tuple[str, bool]]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     try:
-        with os.scandir(fd) as entries:
+        with CALLS.entries(fd) as entries:
             return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     finally:
         os.close(fd)

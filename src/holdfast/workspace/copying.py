@@ -84,7 +84,7 @@ class Copy:
         while waiting:
             path = waiting.pop()
             folder, known = self.root.directory(path), self._notes.get(path, {})
-            names = sorted(os.listdir(folder))
+            names = sorted(CALLS.names(folder))
             found = [os.stat(name, dir_fd=folder, follow_symlinks=False) for name in names]
             files: list[Found] = []
             others: list[Touch] = []
@@ -129,7 +129,7 @@ class Copy:
     ) -> list[tuple[str, os.stat_result]]:
         notes, masked = self._notes.setdefault(path, {}), self._masked.get(path, ())
         inner, files = [], []
-        with os.scandir(source) as entries:
+        with CALLS.entries(source) as entries:
             for entry in entries:
                 name = entry.name
                 try:

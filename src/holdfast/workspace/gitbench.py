@@ -341,7 +341,7 @@ class Bench:
         try:
             if stat.S_ISDIR(self._mode("info")):
                 self._remove("info/attributes")
-            for name in sorted(os.listdir(self._place), key=lambda name: name == "held"):
+            for name in sorted(os.listdir(os.fspath(self._place)), key=lambda name: name == "held"):
                 is_folder = stat.S_ISDIR(self._mode(name))
                 (self._calls.rmdir if is_folder else self._calls.unlink)(os.path.join(self._place, name))
             self._calls.rmdir(self._place)

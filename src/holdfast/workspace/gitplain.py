@@ -10,7 +10,6 @@ all of which are known here. Everything is read confined, and nothing waits.
 
 from __future__ import annotations
 
-import os
 import re
 
 from holdfast.disk.confined import Root
@@ -57,7 +56,7 @@ def _names(workspace: Root, path: str) -> set[str] | None:
     except FileNotFoundError:
         return set()
     try:
-        with os.scandir(folder) as entries:
+        with workspace.calls.entries(folder) as entries:
             kinds = {
                 entry.name: entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)
                 for entry in entries

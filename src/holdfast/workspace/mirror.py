@@ -24,6 +24,7 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import NamedTuple
 
+from holdfast.disk.calls import CALLS
 from holdfast.disk.lock import Lock
 from holdfast.errors import Blocked, Conflict, InvalidInput, Locked
 from holdfast.model.changeset import Change, change_set
@@ -189,7 +190,7 @@ class Mirror:
             place = os.path.join(self.site.state.path, _PLACE)
             folder = os.open(place, _DIRECTORY)
             stack.callback(os.close, folder)
-            for name in os.listdir(folder):
+            for name in CALLS.names(folder):
                 if name != "lock":
                     remove_whole(folder, name)
             os.mkdir("bench", 0o700, dir_fd=folder)
@@ -216,7 +217,7 @@ def _forget_work(path: str) -> None:
     """A state that knows nothing, under another identity; interrupted, it is completed by the next call."""
     state = os.open(os.path.join(path, STATE_DIRECTORY), _DIRECTORY)
     try:
-        for name in set(os.listdir(state)) - {_PLACE, INDEX_NAME}:
+        for name in set(CALLS.names(state)) - {_PLACE, INDEX_NAME}:
             remove(state, state, name)
     finally:
         os.close(state)
@@ -225,7 +226,7 @@ def _forget_work(path: str) -> None:
 
 def _require_ours(path: str) -> None:
     try:
-        names = os.listdir(path)
+        names = os.listdir(os.fspath(path))
     except FileNotFoundError:
         return
     except NotADirectoryError:

@@ -21,6 +21,7 @@ import os
 import stat
 from collections.abc import Iterator
 
+from holdfast.disk.calls import CALLS
 from holdfast.disk.confined import Root
 from holdfast.errors import Blocked
 from holdfast.model.path import MAX_PATH_BYTES, parent_of, printable
@@ -58,7 +59,7 @@ class Upper:
     def _listed(self, path: str, own: list[Touch], waiting: list[Touch]) -> Touched:
         """What is in a directory; other directories wait, to be taken from the end."""
         folder, start = self.root.directory(path), f"{path}/" if path else ""
-        names = os.listdir(folder)
+        names = CALLS.names(folder)
         names.sort()
         found = [os.stat(name, dir_fd=folder, follow_symlinks=False) for name in names]
         pairs = zip(names, found, strict=True)

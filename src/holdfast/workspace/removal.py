@@ -11,6 +11,8 @@ import errno
 import os
 import stat
 
+from holdfast.disk.calls import CALLS
+
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FULL = (errno.ENOTEMPTY, errno.EEXIST)
 
@@ -29,7 +31,7 @@ def remove_whole(parent: int, name: str) -> None:
     """Remove a directory of ours with all that is in it."""
     pit = os.open(name, _DIRECTORY, dir_fd=parent)
     try:
-        for entry in os.listdir(pit):
+        for entry in CALLS.names(pit):
             remove(pit, pit, entry)
     finally:
         os.close(pit)
@@ -40,7 +42,7 @@ def _emptied(pit: int, name: str) -> list[str]:
     """Move or remove every entry of a directory in the pit; the names of those that wait there now."""
     fd = os.open(name, _DIRECTORY, dir_fd=pit)
     try:
-        return [lowered for entry in os.listdir(fd) for lowered in _lowered(pit, fd, entry)]
+        return [lowered for entry in CALLS.names(fd) for lowered in _lowered(pit, fd, entry)]
     finally:
         os.close(fd)
 

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from holdfast.disk.calls import CALLS
 from holdfast.errors import Blocked
 from holdfast.model.changeset import Change, ChangeSet, change_set
 from holdfast.model.image import Image, Seen
@@ -54,7 +55,7 @@ def _copy_tree(source: str, target: str, place: str) -> None:
         here, there = waiting.pop()
         os.mkdir(there, 0o700)
         made.append((here, there))
-        for name in os.listdir(here):
+        for name in os.listdir(os.fspath(here)):
             path, copy = os.path.join(here, name), os.path.join(there, name)
             found = _worth_copying(path, place, device)
             if found is None or (here == source and name == STATE_DIRECTORY):
@@ -158,7 +159,7 @@ def _remove(place: str) -> None:
 def _emptied(directory: int, top: int) -> list[str]:
     """Unlink what is in a directory; its directories go to the top, opened for us, under the names returned."""
     moved: list[str] = []
-    for name in os.listdir(directory):
+    for name in CALLS.names(directory):
         if not stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
             os.unlink(name, dir_fd=directory)
             continue

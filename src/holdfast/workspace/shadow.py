@@ -27,6 +27,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import count, islice
 from typing import Literal, NamedTuple
 
+from holdfast.disk.calls import CALLS
 from holdfast.disk.confined import Root
 from holdfast.errors import Blocked, Unsupported
 from holdfast.model.changeset import ChangeSet
@@ -181,7 +182,7 @@ def sweep_shadows(site: Site) -> int:
     except FileNotFoundError:
         return 0
     try:
-        return sum(_swept(folder, name) for name in os.listdir(folder))
+        return sum(_swept(folder, name) for name in CALLS.names(folder))
     finally:
         os.close(folder)
 
@@ -289,7 +290,7 @@ def _shadows(site: Site) -> int:
 def _why_no_overlay(site: Site, place: _Place) -> str:
     """Only what is cheap to find out: the cost of a shadow must not grow with the tree."""
     shift = our_shift()
-    with os.scandir(site.workspace.fd) as entries:
+    with CALLS.entries(site.workspace.fd) as entries:
         names = [".", *(entry.name for entry in islice(entries, _OWNERS_LOOKED_AT))]
     for name in names:
         found = os.stat(name, dir_fd=site.workspace.fd, follow_symlinks=False)
