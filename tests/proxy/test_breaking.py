@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import ssl
 import threading
@@ -14,6 +15,7 @@ import pytest
 
 from certificates import certificate
 from holdfast.model.agent import Usage
+from holdfast.proxy.budget import Spending
 from holdfast.proxy.exchange import Timeouts
 from holdfast.proxy.server import ModelProxy
 from proxy.answers import ANTHROPIC, CASES, OPENAI, Case
@@ -28,20 +30,20 @@ def begin(client: Client, case: Case) -> http.client.HTTPResponse:
 
 
 def test_an_answer_that_breaks_off_breaks_off_for_the_agent() -> None:
-    """The agent sees that its stream is not whole, and what was used is estimated on top of what was reported."""
+    """The agent sees that its stream is not whole; what was reported counts, and the answer as it was set aside."""
     pieces = ANTHROPIC.pieces()[:4]
     with providing(lambda _: streamed(*pieces, Break())) as provider, proxied(provider.url) as (proxy, client):
         with pytest.raises((http.client.IncompleteRead, ConnectionError)):
             begin(client, ANTHROPIC).read()
         settled(proxy, 1)
-        # Reported: 128 in, 1 out. Heard: "Hello there", 11 bytes.
-        assert proxy.usage[:3] == (1, 128, 4)
+        # Reported: 128 in, 1 out. Heard: "Hello there", 11 bytes. Allowed: 500.
+        assert proxy.usage[:3] == (1, 128, 500)
         assert proxy.estimated and proxy.failures == {"unreachable": 1}
 
 
-def settled(proxy: ModelProxy, requests: int) -> None:
+def settled(proxy: ModelProxy, requests: int, seconds: float = 5) -> None:
     """The agent may see the break before the purse does."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + seconds
     while proxy.usage.requests < requests and time.monotonic() < deadline:
         time.sleep(0.01)
 
@@ -67,7 +69,7 @@ def test_an_agent_that_vanishes_ends_the_request_upstream() -> None:
         client.close()
         assert provider.left.wait(5)
         settled(proxy, 1)
-        assert proxy.usage[:2] == (1, 128) and proxy.estimated
+        assert proxy.usage[:3] == (1, 128, 500) and proxy.estimated
         hold.set()
         provider.answer = lambda _: OPENAI.reply(stream=False)
         with asking(client._path) as other:
@@ -104,8 +106,52 @@ def test_an_agent_that_vanishes_before_the_answer_is_noticed() -> None:
         start = time.monotonic()
         settled(proxy, 1)
         assert time.monotonic() - start < 2
-        assert proxy.usage.requests == 1 and proxy.estimated
+        assert (proxy.usage.requests, proxy.usage.output_tokens, proxy.estimated) == (1, 500, True)
         hold.set()
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.api for case in CASES])
+@pytest.mark.parametrize("after", [0, 1])
+def test_hanging_up_does_not_make_an_answer_free(case: Case, after: int) -> None:
+    """An agent that leaves each of 30 answers, before or after its first piece, has soon spent its budget."""
+    hold = threading.Event()
+    path, body = case.asking(stream=True)
+    with (
+        providing(lambda _: streamed(*case.pieces()[:after], hold, *case.pieces()[after:])) as provider,
+        proxied(provider.url, Spending(tokens=3000)) as (proxy, client),
+    ):
+        for number in range(30):
+            with asking(client._path) as leaving:
+                leaving.request("POST", path, json.dumps(body), {"authorization": f"Bearer {TOKEN}"})
+                if proxy.exhausted:
+                    break
+                while len(provider.seen) <= number and not proxy.exhausted:
+                    time.sleep(0.005)
+                if after and not proxy.exhausted:
+                    leaving.getresponse().read1(1)
+            settled(proxy, number + 1, seconds=1)
+        # Each answer may have 500 tokens: five or six fit into the budget, the last of them with a lower limit.
+        allowed = [int(re.findall(rb"[Tt]okens\":(?: )?([0-9]+)", seen.body)[0]) for seen in provider.seen]
+        assert len(allowed) <= 6 and proxy.exhausted and proxy.estimated
+        assert sum(allowed) == proxy.usage.output_tokens
+        hold.set()
+
+
+def test_a_connection_that_the_provider_drops_without_an_answer_costs_the_question() -> None:
+    """Nobody hung up here, and nothing was said: what was set aside for the answer is given back."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drop() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(1 << 16)
+
+        thread = threading.Thread(target=drop)
+        thread.start()
+        with proxied(f"http://127.0.0.1:{server.getsockname()[1]}") as (proxy, client):
+            assert client.ask(OPENAI.path, OPENAI.body).status == 502
+            assert proxy.usage.input_tokens > 0 and proxy.usage.output_tokens == 0 and proxy.estimated
+        thread.join()
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.api for case in CASES])

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.model.agent import Usage
 from holdfast.proxy.budget import Spending
-from proxy.answers import ANTHROPIC, CASES, GEMINI, OPENAI, RESPONSES, Case
+from proxy.answers import ANTHROPIC, CASES, GEMINI, OPENAI, RESPONSES, Case, event_bytes
 from proxy.asking import PRICES, TOKEN, asking, proxied, upstream
 from proxy.provider import Reply, providing, streamed
 
@@ -88,6 +88,34 @@ def test_a_limit_is_lowered_to_what_is_left(case: Case, more: dict[str, object],
     assert f"lowered from 9000 to {sent} tokens" in str(lines[0]["notes"])
 
 
+WITHOUT_LIMIT = [
+    (OPENAI, {"max_tokens": None}, lambda body: body["max_completion_tokens"]),
+    (RESPONSES, {"max_output_tokens": None}, lambda body: body["max_output_tokens"]),
+    (ANTHROPIC, {"max_tokens": None}, lambda body: body["max_tokens"]),
+    (GEMINI, {"generationConfig": None}, lambda body: body["generationConfig"]["maxOutputTokens"]),
+    (GEMINI, {"generationConfig": None, "generation_config": {"top_k": 1}},
+     lambda body: body["generation_config"]["maxOutputTokens"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("case", "more", "limit_of"), WITHOUT_LIMIT)
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_without_a_limit_gets_one_near_the_end(  # type: ignore[no-untyped-def]
+    case: Case, more: dict[str, object], limit_of, stream: bool
+) -> None:
+    """With less left than such an answer is expected to have, it may have what is left; before, it goes as it is."""
+    path, body = case.asking(stream=stream)
+    body = {name: value for name, value in {**body, **more}.items() if value is not None}
+    with providing(lambda _: case.reply(stream=stream)) as provider:
+        with proxied(provider.url, Spending(tokens=1000)) as (_, client):
+            assert client.ask(path, body).status == 200
+            assert 900 < limit_of(json.loads(provider.seen[0].body)) < 1000
+        with proxied(provider.url, Spending(tokens=100_000)) as (_, client):
+            assert client.ask(path, body).status == 200
+            sent = json.loads(provider.seen[1].body)
+            assert {name: value for name, value in sent.items() if name != "stream_options"} == body
+
+
 def test_several_answers_share_what_is_left() -> None:
     """`n` answers are allowed a part of the rest each."""
     with (
@@ -123,14 +151,54 @@ def test_a_question_that_cannot_be_paid_is_not_asked() -> None:
         assert proxy.exhausted == "what is left of the budget does not pay for this request"
 
 
-def test_an_image_is_not_taken_for_its_letters() -> None:
-    """A long packed text counts as a picture: a megabyte of it does not use up a budget of a few thousand tokens."""
-    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "QUJD" * 250_000}}
+PACKED = "QUJD" * 1_000_000
+DATA = "data:image/png;base64," + PACKED
+PICTURES: list[tuple[Case, dict[str, object]]] = [
+    (OPENAI, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": DATA}}]}]}),
+    (RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": DATA}]}]}),
+    (RESPONSES, {"input": [{"type": "function_call_output", "call_id": "c", "output": [
+        {"type": "input_image", "image_url": DATA}]}]}),
+    (ANTHROPIC, {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PACKED}}]}]}]}),
+    (GEMINI, {"contents": [{"parts": [{"inlineData": {"mimeType": "image/png", "data": PACKED}}]}]}),
+]  # fmt: skip
+TEXTS: list[tuple[Case, dict[str, object]]] = [
+    (OPENAI, {"messages": [{"role": "user", "content": PACKED}]}),
+    (OPENAI, {"messages": [{"role": "user", "content": DATA}]}),
+    (OPENAI, {"messages": [{"role": "tool", "tool_call_id": "t", "content": [{"type": "text", "text": PACKED}]}]}),
+    (OPENAI, {"messages": [{"role": "user", "content": [
+        {"type": "file", "file": {"filename": "a.txt", "file_data": "data:text/plain;base64," + PACKED}}]}]}),
+    (OPENAI, {"tools": [{"type": "function", "function": {"name": "f", "description": DATA}}]}),
+    (RESPONSES, {"input": PACKED}),
+    (RESPONSES, {"instructions": DATA}),
+    (ANTHROPIC, {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {
+        "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PACKED}}]}}]}]}),
+    (ANTHROPIC, {"system": PACKED}),
+    (GEMINI, {"contents": [{"parts": [{"inlineData": {"mimeType": "text/plain", "data": PACKED}}]}]}),
+    (GEMINI, {"contents": [{"parts": [{"functionResponse": {"name": "f", "response": {
+        "inlineData": {"mimeType": "image/png", "data": PACKED}}}}]}]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("case", "more"), PICTURES)
+def test_a_picture_is_not_taken_for_its_letters(case: Case, more: dict[str, object]) -> None:
+    """Where a wire says that this is a picture, four megabytes of it fit into a budget of a few thousand tokens."""
     with (
-        providing(lambda _: OPENAI.reply(stream=False)) as provider,
+        providing(lambda _: case.reply(stream=False)) as provider,
         proxied(provider.url, Spending(tokens=5000)) as (_, client),
     ):
-        assert client.ask(OPENAI.path, {**QUESTION, "messages": [{"role": "user", "content": [picture]}]}).status == 200
+        assert client.ask(case.path, {**case.body, **more}).status == 200
+
+
+@pytest.mark.parametrize(("case", "more"), TEXTS)
+def test_packed_text_is_counted_by_its_letters(case: Case, more: dict[str, object]) -> None:
+    """The same letters anywhere else are read by the model as text: they cost what text costs, or are not sent."""
+    with (
+        providing(lambda _: case.reply(stream=False)) as provider,
+        proxied(provider.url, Spending(tokens=100_000)) as (proxy, client),
+    ):
+        assert client.ask(case.path, {**case.body, **more}).status == 429
+        assert (provider.seen, proxy.usage) == ([], Usage())
 
 
 def test_without_a_price_no_money_is_spent() -> None:
@@ -201,3 +269,54 @@ def test_who_waits_for_the_purse_is_woken_at_the_end() -> None:
                 assert time.monotonic() - start < 2
                 assert len(provider.seen) == 1
         hold.set()
+
+
+SAID = "x" * 3000
+REPORTS: dict[str, object] = {
+    "negative": {"prompt_tokens": -120, "completion_tokens": -30},
+    "a negative answer": {"prompt_tokens": 120, "completion_tokens": -30},
+    "huge": {"prompt_tokens": 120, "completion_tokens": 10**12},
+    "infinite": {"prompt_tokens": 120, "completion_tokens": float("inf")},
+    "half a token": {"prompt_tokens": 120, "completion_tokens": 0.5},
+    "words": {"prompt_tokens": "120", "completion_tokens": "30"},
+    "nothing for something": {"prompt_tokens": 120, "completion_tokens": 0},
+    "nothing at all": {"prompt_tokens": 0, "completion_tokens": 0},
+    "no answer": {"prompt_tokens": 120},
+    "no question": {"completion_tokens": 30},
+    "missing": None,
+}
+
+
+@pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_wrong_report_of_the_provider_makes_nothing_free(report: object, stream: bool) -> None:
+    """Numbers that cannot be are not believed, and what they leave out is estimated from what was said; never less."""
+    document = {"choices": [{"message": {"content": SAID}}], "usage": report}
+    events = [{"choices": [{"delta": {"content": SAID}}], "usage": None}, {"choices": [], "usage": report}]
+    reply = streamed(*map(event_bytes, events)) if stream else Reply((json.dumps(document).encode(),))
+    path, body = OPENAI.asking(stream=stream)
+    with providing(lambda _: reply) as provider, proxied(provider.url) as (proxy, client):
+        assert client.ask(path, body).status == 200
+        assert proxy.estimated and proxy.usage.requests == 1
+        assert proxy.usage.input_tokens >= len(json.dumps(body)) // 3
+        assert 1000 <= proxy.usage.output_tokens < 10**6
+
+
+def test_what_else_a_report_says_is_no_count() -> None:
+    """Prices and times that a provider puts beside its count, whatever their size, do not make it an estimate."""
+    usage = {"prompt_tokens": 120, "completion_tokens": 30, "cost": 0.0021, "cost_in_ticks": 10**15, "queue_time": -1}
+    reply = Reply((json.dumps({"choices": [{"message": {"content": "Hello"}}], "usage": usage}).encode(),))
+    with providing(lambda _: reply) as provider, proxied(provider.url) as (proxy, client):
+        assert client.ask(OPENAI.path, OPENAI.body).status == 200
+        assert (proxy.usage[:3], proxy.estimated) == ((1, 120, 30), False)
+
+
+def test_an_answer_that_is_too_long_to_be_kept_is_heard_to_its_end() -> None:
+    """Three megabytes without a report are estimated as three megabytes, though only one is written down."""
+    events = [{"choices": [{"delta": {"content": "x" * 100_000}}]}] * 30
+    with (
+        providing(lambda _: streamed(*map(event_bytes, events))) as provider,
+        proxied(provider.url) as (proxy, client),
+    ):
+        assert client.ask(*OPENAI.asking(stream=True)).status == 200
+        assert proxy.usage.output_tokens == 1_000_000

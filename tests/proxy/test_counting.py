@@ -133,6 +133,14 @@ def test_an_endless_event_is_given_up() -> None:
     assert lines.overflowed
 
 
+def test_a_tool_call_of_any_depth_is_survived() -> None:
+    """A model may nest what it gives to a tool until nobody can read it any more; nothing is raised at any depth."""
+    for depth in range(900, 1010):
+        deep = b'{"a":' * depth + b"1" + b"}" * depth
+        call = b'{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":' + deep + b"}}]}}],"
+        counted(GEMINI, [call + b'"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":9}}'], sse=False)
+
+
 def test_small_servers_say_all_at_the_end() -> None:
     """A `responses` stream without pieces is heard from its last event."""
     found = counted(RESPONSES, [RESPONSES.pieces()[0], RESPONSES.pieces()[-1]])

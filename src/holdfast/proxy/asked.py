@@ -27,16 +27,16 @@ ASSUMED_OUTPUT = 32_000
 # Below this some providers refuse a limit, and no answer is of use.
 LEAST_OUTPUT = 16
 _BYTES_A_TOKEN = 3
-# An image or a document: a long string without a blank. Providers count it by its size on the screen.
-_PACKED = 4_096
-_TOKENS_PACKED = 2_000
+# Providers count a picture by its size on the screen.
+_TOKENS_A_PICTURE = 2_000
 _LEAST_THINKING = 1_024
 
 # A JSON object as it stands on the wire.
 Body: TypeAlias = dict[str, object]
 
+# Where several names are known, the first is the one that is set where a request has none.
 _LIMITS: dict[Api, tuple[str, ...]] = {
-    "openai": ("max_tokens", "max_completion_tokens"),
+    "openai": ("max_completion_tokens", "max_tokens"),
     "responses": ("max_output_tokens",),
     "anthropic": ("max_tokens",),
     "gemini": ("maxOutputTokens", "max_output_tokens"),
@@ -67,6 +67,15 @@ _TOOL_DATA: dict[Api, tuple[tuple[re.Pattern[str], str], ...]] = {
         (re.compile(r"functionResponse|function_response"), "response"),
     ),
 }
+# Where a conversation stands, what leads to its parts, and how a picture among them begins.
+_CONVERSATION: dict[Api, tuple[str, ...]] = {
+    "openai": ("messages",),
+    "responses": ("input",),
+    "anthropic": ("messages",),
+    "gemini": ("contents",),
+}
+_PARTS = ("content", "output", "parts", "functionResponse", "function_response")
+_PICTURE = tuple(f"data:image/{kind};base64," for kind in "png jpeg jpg webp gif heic heif bmp".split())
 # Where an answer came from: told by the provider, and only ever given back to it.
 _SOURCES = ("annotations", "citations")
 # Beside what is said to the model. Tools are looked at on their own.
@@ -134,28 +143,63 @@ def asked_of(route: Route, data: bytes, *, provider_tools: bool = False) -> Aske
     limits = [_whole(settings[name], name) for name in _LIMITS[route.api] if settings.get(name) is not None]
     answers = max([_whole(settings[name], name) for name in _COUNTS if settings.get(name) is not None], default=1)
     limit = max(limits, default=None)
-    return Asked(route, model, body, data, streams, limit, answers, estimated(data), notes)
+    return Asked(route, model, body, data, streams, limit, answers, _estimated(route.api, body, data), notes)
 
 
-def estimated(data: bytes) -> int:
-    """Tokens of a text nobody counted: too many rather than too few."""
-    packed = [len(string) for string in data.split(b'"') if len(string) > _PACKED and b" " not in string]
-    return -(-(len(data) - sum(packed)) // _BYTES_A_TOKEN) + _TOKENS_PACKED * len(packed)
+def _estimated(api: Api, body: Body, data: bytes) -> int:
+    """Tokens of a question nobody counted: too many rather than too few.
+
+    A picture counts as one where this wire has pictures. The same letters anywhere else are text, and read as such.
+    """
+    pictures, rest = list[int](), [body.get(name) for name in _CONVERSATION[api]]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, list):
+            rest += value
+        elif isinstance(value, dict):
+            picture = _picture(api, value)
+            if picture.startswith(_PICTURE):
+                pictures.append(len(picture))
+            else:
+                rest += [value[name] for name in _PARTS if name in value]
+    return -(-(len(data) - sum(pictures)) // _BYTES_A_TOKEN) + _TOKENS_A_PICTURE * len(pictures)
+
+
+def _picture(api: Api, part: Body) -> str:
+    """The bytes of a picture as this wire spells them in a part, as a `data:` address; empty where it is none."""
+    match api, part:
+        case "openai", {"type": "image_url", "image_url": {"url": str(address)} | str(address)}:
+            return address
+        case "responses", {"type": "input_image" | "computer_screenshot", "image_url": str(address)}:
+            return address
+        case "anthropic", {"type": "image", "source": {"type": "base64", "media_type": str(kind), "data": str(data)}}:
+            return f"data:{kind};base64,{data}"
+        case "gemini", {"inlineData": {"mimeType": str(kind), "data": str(data)}}:
+            return f"data:{kind};base64,{data}"
+        case "gemini", {"inline_data": {"mime_type": str(kind), "data": str(data)}}:
+            return f"data:{kind};base64,{data}"
+    return ""
 
 
 def lowered(asked: Asked, limit: int) -> Asked | None:
     """The same request with a smaller limit for its answer; None where the provider would not take it so."""
-    settings = _settings(asked.route.api, asked.body)
-    for name in _LIMITS[asked.route.api]:
+    api = asked.route.api
+    settings = _settings(api, asked.body)
+    for name in _LIMITS[api]:
         value = settings.get(name)
         if isinstance(value, int) and value > limit:
             settings[name] = limit
+    if asked.limit is None:
+        settings[_LIMITS[api][0]] = limit
+        if api == "gemini" and not any(name in asked.body for name in _GEMINI_SETTINGS):
+            asked.body[_GEMINI_SETTINGS[0]] = settings
     thinking = asked.body.get("thinking")
     if isinstance(thinking, dict) and isinstance(thinking.get("budget_tokens"), int):
         if limit < 2 * _LEAST_THINKING:
             return None
         thinking["budget_tokens"] = min(thinking["budget_tokens"], limit // 2)
-    note = f"the limit of the answer was lowered from {asked.limit} to {limit} tokens: that is what the budget affords"
+    change = "set" if asked.limit is None else f"lowered from {asked.limit}"
+    note = f"the limit of the answer was {change} to {limit} tokens: that is what the budget affords"
     return asked._replace(limit=limit, notes=(*asked.notes, note))
 
 

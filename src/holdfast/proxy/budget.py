@@ -6,10 +6,11 @@ Invariants
   W1  Nothing is forwarded once as much was spent as the budget allows, in any of its three measures.
   W2  What requests under way have set aside is not given twice: near the end they wait for each other, so that many
       at once overshoot no further than one alone.
-  W3  A limit that a request sets to its answer is lowered to what is left. When not even its question and a short
-      answer can be paid, it is refused. A request without a limit can overshoot by its own answer.
+  W3  A limit that a request sets to its answer is lowered to what is left. A request without one gets one when less is
+      left than it is expected to use. When not even its question and a short answer can be paid, it is refused.
   W4  With a budget of money, a model without a price is refused: it could cost anything.
-  W5  What was not reported is estimated, and then the total says so for ever.
+  W5  What was not reported is estimated, and then the total says so for ever. An answer of which the end was not seen
+      is charged as it was set aside: whoever hangs up on it has bought it all the same.
   W6  A request counts when it asks a model for an answer; lists of models and counts of tokens do not. Once the budget
       is spent, they are refused like everything else.
 """
@@ -48,6 +49,11 @@ class Grant(NamedTuple):
     price: Price | None
     tokens: int
     micro_usd: int
+
+    @property
+    def output(self) -> int:
+        """The part that is set aside for the answer."""
+        return self.tokens - self.asked.input_estimate if self.asked else 0
 
 
 class Purse:
@@ -142,8 +148,8 @@ class Purse:
     def _fitted(self, asked: Asked, room: int) -> Asked:
         """The request as what is left can pay it (W3)."""
         each = room // asked.answers
-        fitting = asked if asked.limit is None else lowered(asked, each) if each >= LEAST_OUTPUT else None
-        if fitting is None or each < LEAST_OUTPUT:
+        fitting = lowered(asked, each) if each >= LEAST_OUTPUT else None
+        if fitting is None:
             self._refuse("what is left of the budget does not pay for this request")
         return fitting
 

@@ -8,7 +8,8 @@ Invariants
   K2  Memory is bounded: one event and one document have at most LARGEST bytes; beyond, nothing is counted, and the
       answer counts as estimated.
   K3  Numbers of a provider are believed only as whole numbers from zero to MOST. Of several the highest counts: all
-      four wires report totals.
+      four wires report totals. A report with any other number in it, without a question, or without an answer
+      although something was said, is not `final`: the answer counts as estimated.
 """
 
 from __future__ import annotations
@@ -81,12 +82,14 @@ class Events:
 class Counted(NamedTuple):
     """`tokens` as far as the provider said them, None when it said nothing. `spoken` is the text, put together.
 
+    `heard`: the bytes of all that was said, also of what is too long to be kept; of the answer where that is not known.
     `final`: a report that comes at the end was among them; anthropic gives a first one before there is an answer.
     """
 
     tokens: Tokens | None
     spoken: str
     size: int
+    heard: int
     final: bool
 
 
@@ -100,8 +103,8 @@ class Counter:
         self._too_large = False
         self._seen: dict[str, int] = {}
         self._spoken: list[str] = []
-        self._spoken_size = 0
-        self._final = False
+        self._heard = 0
+        self._final = self._odd = False
         self.size = 0
 
     def feed(self, piece: bytes) -> None:
@@ -122,7 +125,15 @@ class Counter:
             self._event(bytes(self._document))
             self._document = bytearray()
         tokens = _tokens(self._api, self._seen) if self._seen else None
-        return Counted(tokens, "".join(self._spoken), self.size, self._final)
+        overflowed = self._too_large or (self._events is not None and self._events.overflowed)
+        believed = tokens is not None and tokens.input > 0 and (tokens.output > 0 or not self._heard)
+        return Counted(
+            tokens,
+            "".join(self._spoken),
+            self.size,
+            self.size if overflowed or not self._heard else self._heard,
+            self._final and believed and not self._odd and not overflowed,
+        )
 
     def _event(self, data: bytes) -> None:
         try:
@@ -139,7 +150,10 @@ class Counter:
         for usage in _usages(self._api, part):
             self._final = self._final or part.get("type") != "message_start"
             for name, value in _numbers(usage):
-                self._seen[name] = max(value, self._seen.get(name, 0))
+                if 0 <= value <= MOST:
+                    self._seen[name] = max(value, self._seen.get(name, 0))
+                else:
+                    self._odd = True
 
     def _repeats(self, part: Mapping[str, object]) -> bool:
         """A stream of `responses` says everything piece by piece, again when a part is done, and again at the end.
@@ -152,11 +166,11 @@ class Counter:
         return kind != "response.completed" or bool(self._spoken)
 
     def _listen(self, value: object, depth: int, name: str = "") -> None:
-        if depth > _DEPTH or self._spoken_size > _SPOKEN_LIMIT:
+        if depth > _DEPTH:
             return
         if isinstance(value, dict):
             if name in _GIVEN and value:
-                self._speak(json.dumps(value, ensure_ascii=False))
+                self._speak(_written(value))
             else:
                 for key, item in value.items():
                     self._listen(item, depth + 1, key)
@@ -167,8 +181,17 @@ class Counter:
             self._speak(value)
 
     def _speak(self, text: str) -> None:
-        self._spoken.append(text)
-        self._spoken_size += len(text)
+        if self._heard <= _SPOKEN_LIMIT:
+            self._spoken.append(text)
+        self._heard += len(text.encode("utf-8", "replace"))
+
+
+def _written(value: Mapping[str, object]) -> str:
+    """As JSON. A model may nest what it gives to a tool as deep as it likes; beyond what is written, it is left out."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "{…}"
 
 
 def _usages(api: Api, part: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
@@ -184,10 +207,19 @@ def _numbers(usage: Mapping[str, object], prefix: str = "") -> Iterator[tuple[st
     for name, value in usage.items():
         if isinstance(value, dict) and not prefix:
             yield from _numbers(value, f"{name}.")
-        elif isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST:
-            yield _PLAIN.get(prefix + name, prefix + name), value
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            plain = _PLAIN.get(prefix + name, prefix + name)
+            if plain in _COUNTED:
+                # -1 stands for any number that counts nothing.
+                yield plain, value if isinstance(value, int) else -1
 
 
+# What a count is made of. Reports hold more beside it: times, prices, numbers of searches.
+_COUNTED = frozenset(
+    """input_tokens output_tokens output_thoughts cache_creation_input_tokens cache_read_input_tokens
+    cache_creation.ephemeral_1h_input_tokens toolUsePromptTokenCount cachedContentTokenCount
+    input_tokens_details.cached_tokens prompt_tokens_details.cached_tokens""".split()
+)
 # Each wire's names for the two totals, so that `output` is seen where there is one.
 _PLAIN = {
     "prompt_tokens": "input_tokens",

@@ -125,7 +125,7 @@ class Exchange:
         try:
             return self._forwarded(route, bill)
         finally:
-            # Whatever happened: what was sent and not counted is estimated.
+            # Whatever happened: what was sent and not counted is charged as it was set aside.
             self._usage, self._estimated = bill.settled()
             self._said = self._said or bill.spoken
 
@@ -211,6 +211,8 @@ class Exchange:
                 if not isinstance(event, h11.InformationalResponse):
                     raise ConnectionResetError("the provider closed the connection without an answer")
         except (OSError, h11.RemoteProtocolError) as error:
+            # Who is silent for so long may be answering; who ends the connection instead of answering is not.
+            bill.unanswered = not isinstance(error, TimeoutError)
             raise _unreachable(error) from None
 
     def _passed(self, wire: Wire, response: h11.Response, bill: _Bill) -> Taped | None:
@@ -346,7 +348,7 @@ class _Bill:
 
     def __init__(self, house: House, grant: Grant) -> None:
         self._house, self._grant = house, grant
-        self.sent = self.whole = False
+        self.sent = self.whole = self.unanswered = False
         self.status = 0
         self.spoken = ""
         self.counter: Counter | None = None
@@ -371,16 +373,17 @@ class _Bill:
 
     def _tokens(self, counted: Counted | None) -> tuple[Tokens, bool]:
         asked = self._grant.asked
-        refused = self.status >= 400 and (counted is None or counted.tokens is None)
+        refused = self.status >= 300 and (counted is None or counted.tokens is None)
         if asked is None or not self.sent or refused:
             return Tokens(), False
-        if counted is None:
-            return Tokens(asked.input_estimate), True
-        if counted.tokens is not None and counted.final and self.whole:
+        if counted is not None and counted.final and self.whole:
+            assert counted.tokens is not None
             return counted.tokens, False
-        seen = counted.tokens or Tokens()
-        heard = len(counted.spoken.encode("utf-8", "replace")) or counted.size
-        output = max(seen.output, -(-heard // _BYTES_A_TOKEN))
+        seen = (counted.tokens if counted else None) or Tokens()
+        heard = -(-counted.heard // _BYTES_A_TOKEN) if counted else 0
+        # The agent chooses when to hang up: an answer without its end has cost what was set aside for it.
+        unseen = 0 if self.whole or self.unanswered else self._grant.output
+        output = max(seen.output, heard, unseen)
         return (seen if seen.input else Tokens(asked.input_estimate))._replace(output=output), True
 
 
