@@ -21,6 +21,7 @@ from holdfast.engine.evidence import replayed
 from holdfast.engine.replay import replay_all
 from holdfast.engine.saving import load_plan, load_simulation
 from holdfast.model.plan import Call, CommandCheck, Inline, Service, Update, Write
+from holdfast.model.saved_simulation import kept_report_from
 from holdfast.store.blobs import Blobs
 from holdfast.store.effects import Effects, Open
 from holdfast.store.journal import parse_log
@@ -95,6 +96,15 @@ def test_begun_actions_of_the_first_version_are_read() -> None:
         assert Effects(CALLS, directory).standing(3) == [Open(2, False), Open(0, True)]
     finally:
         os.close(directory)
+
+
+def test_an_unsafe_report_of_the_first_version_is_read_as_it_was() -> None:
+    """It derived risk and feasibility from the steps alone, and its digest covers that."""
+    row = json.loads((GOLDEN / "simulations" / SIMULATION / "report").read_text())
+    report = kept_report_from({**row, "status": "UNSAFE"})
+    assert (report.version, report.document()["feasible"]) == (1, row["feasible"])
+    with pytest.raises(ValueError, match="contradicts itself"):
+        kept_report_from({**row, "version": 2, "status": "UNSAFE"})
 
 
 def test_inputs_of_a_decision_of_the_first_version_are_read() -> None:

@@ -18,7 +18,7 @@ from holdfast.cli.landing import land
 from holdfast.cli.opening import changing
 from holdfast.cli.patch_asked import Asked, AskedOfPatch, patch_options
 from holdfast.cli.screen import Screen, shown
-from holdfast.cli.simulate import tell_report
+from holdfast.cli.simulate import attaching_report, tell_report
 from holdfast.cli.summary import summary
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.watching import Watching, person_at
@@ -69,7 +69,7 @@ def command(face: Face, file: str, yes: bool, preview: bool, shadow: ShadowKind,
                 return
             assert isinstance(found, Plan)
             plan = found
-            with _telling_what_stands(hf, plan):
+            with attaching_report(face.screen), _telling_what_stands(hf, plan):
                 watcher, person = Watching(face.screen), person_at(face.screen)
                 simulated = hf.simulate(plan, shadow=shadow, watcher=watcher, person=person)
         difference = PlannedDifference(hf.site, simulated.change_set.changes, simulated.sources)

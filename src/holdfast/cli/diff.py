@@ -62,7 +62,7 @@ def _planned(hf: Holdfast, plan: Plan) -> tuple[str, str, Difference]:
     if plan.agent:
         raise InvalidInput(f"what {plan.agent} will do is not known before it worked",
                            hint=f"Give it the task first: holdfast simulate {plan.id}")  # fmt: skip
-    rehearsal = hf.simulate(plan)
+    rehearsal = hf.pipeline.simulator.simulate(plan)  # a look records nothing
     return plan.id, "REHEARSED", PlannedDifference(hf.site, rehearsal.change_set.changes, rehearsal.sources)
 
 

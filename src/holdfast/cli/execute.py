@@ -9,7 +9,7 @@ from holdfast.cli.gate_told import tell_answers, tell_decision
 from holdfast.cli.landing import land
 from holdfast.cli.opening import changing
 from holdfast.cli.verbs import Face, verb
-from holdfast.errors import Conflict, Tampering
+from holdfast.errors import Blocked, Conflict, Tampering
 
 
 @verb(name="execute")
@@ -21,7 +21,7 @@ def command(face: Face, simulation: str) -> None:
         try:
             found, verified = hf.kept(id, gated=True)
             decision = hf.evaluate(found, verified)
-        except (Conflict, Tampering) as error:
+        except (Blocked, Conflict, Tampering) as error:
             hf.note_refusal(id, error)
             raise
         tell_decision(face.screen, decision)

@@ -15,6 +15,7 @@ from holdfast.errors import UnknownId
 
 if TYPE_CHECKING:
     from holdfast.model.canonical import Json
+    from holdfast.model.simulation import Simulation
     from holdfast.store.database import Paper, Table
     from holdfast.wiring import Holdfast
 
@@ -34,8 +35,12 @@ def show_simulation(screen: Screen, hf: Holdfast, paper: Paper) -> None:
     documents = [change_document(change) for change in changes] if screen.form != "text" else []
     report = kept.report
     receipts = [receipt._asdict() for receipt in report.receipts]
-    more = {"changes": documents, "receipts": receipts}
+    more: dict[str, object] = {"changes": documents, "receipts": receipts}
+    if screen.form != "text":
+        more["report"] = report.document()
     show_paper(screen, "simulations", paper, more, how_it_went(report.status, report.receipts))
+    for line in what_is_in_the_way(report):
+        screen.say(line)
     if receipts:
         screen.say(f"Checks     {count(len(receipts), 'check')}; what they said: holdfast show {paper.id} --log")
     tell_outcomes(screen, receipts)
@@ -43,6 +48,13 @@ def show_simulation(screen: Screen, hf: Holdfast, paper: Paper) -> None:
         screen.say(f"Changes    {count(len(changes), 'path')}; line by line: holdfast diff {paper.id}")
         for line in summary(PlannedDifference(hf.site, changes, kept.sources)):
             screen.say(line)
+
+
+def what_is_in_the_way(report: Simulation) -> list[str]:
+    """Why a simulation cannot land: the steps that could not be done, and what must not land."""
+    steps = [step for step in report.steps if step.precondition == "unmet"] if report.status == "BLOCKED" else []
+    said = [f"{step.step_id} ({step.operation}): {step.detail}" for step in steps]
+    return [f"  ✗ {shown(line)}" for line in (*said, *report.dangers)]
 
 
 def tell_outcomes(screen: Screen, receipts: Sequence[Mapping[str, Any]]) -> None:

@@ -16,6 +16,7 @@ from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count, duration, state
 from holdfast.errors import InvalidInput, UnknownId
 from holdfast.model.path import printable
+from holdfast.model.saved_plan import step_from
 from holdfast.store.database import Row, Table
 from holdfast.wiring import Holdfast
 
@@ -124,7 +125,17 @@ def _show_plan(screen: Screen, id: str, document: Mapping[str, Any]) -> None:
     screen.say(f"{id}  risk {document['risk_proposed']}  {count(len(document['steps']), 'step')}")
     screen.say(f"Intent    {shown(document['intent'])}")
     for step in document["steps"][:_MOST_STEPS]:
-        target = f" → {printable(step['to'])}" if "to" in step else ""
-        screen.say(f"  {step['action']} {printable(step['path'])}{target}")
+        screen.say(f"  {step['action']} {shown(_target(step))}")
     if len(document["steps"]) > _MOST_STEPS:
         screen.say(f"  and {len(document['steps']) - _MOST_STEPS:,} more")
+
+
+def _target(step: Mapping[str, Any]) -> str:
+    """What a step is about; a step that a newer or older release described is shown by its path, if it has one."""
+    from holdfast.simulation.report import target_of
+
+    try:
+        found = target_of(step_from(step))
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        found = str(step.get("path", ""))
+    return f"{found} → {step['to']}" if "to" in step else found

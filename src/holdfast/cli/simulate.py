@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +20,7 @@ from holdfast.cli.words import count
 from holdfast.engine.difference import PlannedDifference
 from holdfast.engine.pipeline import require_passed
 from holdfast.errors import Blocked, HoldfastError
+from holdfast.simulation.rehearsal import Unrehearsable
 
 if TYPE_CHECKING:
     from holdfast.engine.checking import ShadowKind, Verified
@@ -34,7 +37,8 @@ def command(face: Face, plan: str, shadow: ShadowKind) -> None:
     with changing(face) as hf:
         wanted = kept_plan_asked(hf, plan) if is_id(plan) else plan_asked(hf, plan, Asked(hf, face.screen).plan)
         hf.keep_plan(wanted)
-        simulated = hf.simulate(wanted, shadow=shadow)
+        with attaching_report(face.screen):
+            simulated = hf.simulate(wanted, shadow=shadow)
         verified = hf.verify(simulated)
         simulated = hf.keep(simulated, verified)
         _tell(face.screen, hf, simulated, verified)
@@ -55,6 +59,17 @@ def _require_good(screen: Screen, simulated: Simulated, verified: Verified) -> N
     except HoldfastError:
         if screen.form != "text":
             screen.attach("simulation", _document(simulated, verified))
+        raise
+
+
+@contextmanager
+def attaching_report(screen: Screen) -> Iterator[None]:
+    """A plan that cannot be done has a report too; it is part of the one document."""
+    try:
+        yield
+    except Unrehearsable as error:
+        if screen.form != "text" and error.report is not None:
+            screen.attach("simulation", report_document(error.report))
         raise
 
 

@@ -135,7 +135,7 @@ class _Fixing:
         hired = hire(self._pipeline, crew.agents, crew.watcher, crew.person, self._hear)
         kind: ShadowKind = "copy" if order.agent == "manual" and order.shadow == "auto" else order.shadow
         try:
-            simulated = self._pipeline.simulator.simulate(self._plan, kind, hired)
+            simulated = self._pipeline.simulate(self._plan, kind, hired)
         except HoldfastError as error:
             self._note([self._unmeasured(attempt) for attempt in self._attempts], error.message)
             raise

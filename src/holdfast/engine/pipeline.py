@@ -19,15 +19,15 @@ from holdfast.checks.words import health_of
 from holdfast.disk.lock import Lock
 from holdfast.engine.actions import ServiceActions, actions_of, in_header, take_back_after_crash
 from holdfast.engine.assent import Assent, counted, given_now, so_far
-from holdfast.engine.checking import Verified
-from holdfast.engine.governance import Governance
+from holdfast.engine.checking import ShadowKind, Verified
+from holdfast.engine.governance import Custody, Governance
 from holdfast.engine.job import Job, job_of
 from holdfast.engine.refusals import require_no_more_asked, told, unrecorded
 from holdfast.engine.refusals import require_passed as require_passed
 from holdfast.engine.results import step_results
-from holdfast.engine.saving import sweep_dossiers
-from holdfast.engine.simulator import Simulated, Simulator, landable_of
-from holdfast.errors import Blocked, Conflict, HoldfastError, Interrupted
+from holdfast.engine.saving import save_simulation, sweep_dossiers
+from holdfast.engine.simulator import NOTHING_TO_LAND, Hire, Simulated, Simulator, landable_of
+from holdfast.errors import Blocked, Conflict, HoldfastError, Interrupted, UnknownId
 from holdfast.execution.carry_out import CarryOut
 from holdfast.model.agent import Delegation
 from holdfast.model.canonical import Json, whole_characters
@@ -39,6 +39,7 @@ from holdfast.settlement.custody import Filed, file_papers
 from holdfast.settlement.delegated import delegation_body
 from holdfast.settlement.record import KIND, Closing, Outcome, catch_up, settle
 from holdfast.settlement.runs import project_run
+from holdfast.simulation.rehearsal import Unrehearsable
 from holdfast.store.blobs import Blobs
 from holdfast.store.chain import Record
 from holdfast.store.database import Records, Row
@@ -115,6 +116,17 @@ class Pipeline:
         """Carry the job out under the lock, without asking the gates. The execution tells how it ended."""
         with self.locked():
             return self._execute(job, given_now(approved_by), ())
+
+    def simulate(self, plan: Plan, kind: ShadowKind = "auto", hire: Hire | None = None) -> Simulated:
+        """What the plan would do. The report of one that cannot be done is kept and recorded here: nothing follows."""
+        try:
+            return self.simulator.simulate(plan, kind, hire)
+        except Unrehearsable as error:
+            if error.report is not None:
+                save_simulation(self.site, plan, error.report, NOTHING_TO_LAND, {})
+                self.file([error.report])
+                error.hint += f"\nSee the report with: holdfast show {error.report.id}"
+            raise
 
     def note_delegation(self, plan: Plan, delegation: Delegation) -> None:
         """What an agent claimed and what was measured, into the ledger."""
@@ -195,13 +207,20 @@ class Pipeline:
     ) -> Execution:
         assert job.change_set.digest == simulated.change_set.digest, "what was judged is what lands"
         try:
-            custody = self.governance.custody_of(simulated.report.id)
+            custody = self._custody_of(simulated.report.id)
             stands = self.governance.require_open_gates(simulated, decision, custody, self._tree)
         except HoldfastError as error:
             return self._refused(simulated, verified, error, so_far(self.governance, decision, approved_by))
         counting = tuple(judged.id for judged in stands.judged if judged.counts)
         papers = job._replace(simulation=simulated.report.id, decision=decision.id, approvals=counting)
         return self._execute(papers, counted(decision, stands, custody.approvals, approved_by), verified.receipts)
+
+    def _custody_of(self, simulation: str) -> Custody:
+        """Blocked where the ledger has no report: that is a hard gate that fails, not an unknown id."""
+        try:
+            return self.governance.custody_of(simulation)
+        except UnknownId as error:
+            raise Blocked(f"there is no report of a simulation: {error.message}", hint=error.hint) from error
 
     def _still_proves(self, verified: Verified, simulated: Simulated) -> bool:
         """Receipts for another change set, for another tree, or of other checks prove nothing about this one."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from holdfast.engine.checking import Verified
 from holdfast.engine.saving import load_simulation, save_simulation, seen_now
 from holdfast.engine.simulator import Simulated
+from holdfast.errors import Blocked, UnknownId
 from holdfast.model.simulation import Simulation
 from holdfast.simulation.reports import StepReports
 from holdfast.store.dossier import Dossiers
@@ -17,8 +18,16 @@ from holdfast.workspace.site import Site
 
 
 def resumed(site: Site, id: str, *, gated: bool = False) -> tuple[Simulated, Verified]:
-    """The simulation with everything that landing it needs, and the receipts it had."""
-    kept = load_simulation(site, id, gated=gated)
+    """The simulation with everything that landing it needs, and the receipts it had.
+
+    With `gated` a report that is gone is a hard gate that fails: Blocked.
+    """
+    try:
+        kept = load_simulation(site, id, gated=gated)
+    except UnknownId as error:
+        if not gated:
+            raise
+        raise Blocked(f"there is no report of this simulation: {error.message}", hint=error.hint) from error
     seen = seen_now(site, kept.change_set)
     steps = StepReports(kept.report.steps, (), kept.report.at_ns)
     simulated = Simulated(kept.plan, kept.change_set, seen, kept.sources, steps, kept.report)

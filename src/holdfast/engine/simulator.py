@@ -4,13 +4,14 @@
     with programs ........... commands really run, agents really work, sandboxed, in a shadow;
                               what they did is captured and kept
 
-Only SUCCESS can land. A plan that cannot be done raises Unrehearsable, which tells every step and what was in its way.
+Only SUCCESS can land. A plan that cannot be done raises Unrehearsable, which holds a report (BLOCKED).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from holdfast.engine.actions import host_of
@@ -19,13 +20,13 @@ from holdfast.engine.last_words import last_words
 from holdfast.engine.saving import save_simulation
 from holdfast.errors import Blocked, SandboxUnavailable, VerificationFailed
 from holdfast.execution.services import Action
-from holdfast.model.changeset import ChangeSet
+from holdfast.model.changeset import ChangeSet, change_set
 from holdfast.model.configuration import Settings
 from holdfast.model.image import Seen
 from holdfast.model.path import TOOL_DIRECTORIES
-from holdfast.model.plan import Agent, Delete, Move, Plan, Run, Service, Step, described
+from holdfast.model.plan import Agent, Delete, Move, Plan, Run, Service, Step, described, step_id
 from holdfast.model.simulation import Outcome, Precondition, SimulatedStep, Simulation
-from holdfast.simulation.rehearsal import Rehearsal, StepReport, rehearse
+from holdfast.simulation.rehearsal import Rehearsal, StepReport, Unrehearsable, rehearse
 from holdfast.simulation.report import FileReports, Performed, step_report
 from holdfast.simulation.reports import StepReports
 from holdfast.simulation.workshop import Delegate, Workshop
@@ -41,6 +42,7 @@ from holdfast.workspace.tree import Snapshot, snapshot
 Progress = Callable[[str, int, int], None]
 # From a plan to somebody who gives its tasks to agents.
 Hire = Callable[[Plan, Settings], Delegate]
+NOTHING_TO_LAND = change_set([], [])
 _MANY = 20_000  # the built-in policy admits no more; above that memory counts, below it time
 
 
@@ -112,7 +114,23 @@ class Simulator:
         return found._replace(sources=kept)
 
     def _rehearsed(self, plan: Plan, workshop: Workshop | None) -> Rehearsal:
-        return rehearse(self._site, plan, self._progress, workshop, self._require_means)
+        try:
+            return rehearse(self._site, plan, self._progress, workshop, self._require_means)
+        except Unrehearsable as error:
+            error.report = self._blocked(plan, error, workshop)
+            raise
+
+    def _blocked(self, plan: Plan, error: Unrehearsable, workshop: Workshop | None) -> Simulation:
+        """Its report: how far it came, and what was in its way."""
+        report = _report(plan, error.steps, NOTHING_TO_LAND, "BLOCKED", self._tree(), workshop)
+        reached = len(report.steps)
+        rest = [
+            step_report(step, Performed(step_id(number), "unknown", "not reached"))._replace(predicted_change="")
+            for number, step in enumerate(plan.steps[reached:], reached)
+        ]
+        # What no single step is to blame for.
+        dangers = () if any(step.precondition == "unmet" for step in report.steps) else (error.message,)
+        return replace(report, steps=(*report.steps, *rest), dangers=(*report.dangers, *dangers))
 
     def _require_means(self, step: Service) -> None:
         try:

@@ -8,9 +8,9 @@ from typing import Any
 from holdfast.model.changeset import Change, ChangeSet, Observation, change_set
 from holdfast.model.execution import Receipt
 from holdfast.model.image import Image
-from holdfast.model.simulation import ByProduct, Rollback, SimulatedStep, Simulation
+from holdfast.model.simulation import VERSIONS, ByProduct, Rollback, SimulatedStep, Simulation
 
-_DERIVED = frozenset(("version", "highest_risk", "all_rollbacks_exist", "irreversible_actions", "feasible"))
+_DERIVED = frozenset(("highest_risk", "all_rollbacks_exist", "irreversible_actions", "feasible"))
 
 
 def simulation_from(document: Mapping[str, Any], at_ns: int) -> Simulation:
@@ -31,6 +31,8 @@ def simulation_from(document: Mapping[str, Any], at_ns: int) -> Simulation:
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"this is not the document of a simulation: {error!r}") from error
+    if simulation.version not in VERSIONS:
+        raise ValueError(f"the document of the simulation is of version {simulation.version!r}")
     if _plain(simulation.document()) != _plain(document):
         raise ValueError("the document of the simulation contradicts itself")
     return simulation

@@ -1,7 +1,7 @@
 """The simulation: what happened when a plan was tried in a shadow. A report of facts, with a digest over all of them.
 
     SUCCESS   every step was done, every precondition held
-    BLOCKED   a step could not be done; there is nothing to land
+    BLOCKED   a step could not be done; there is nothing to land, and steps after it are "unknown"
     UNSAFE    the steps were done, but something about it must not land (see `dangers`)
 
 Invariant M1: the digest covers every field but the id and the time; an edited report has another digest.
@@ -19,6 +19,7 @@ from holdfast.model.canonical import canonical_rows, digest_of
 from holdfast.model.execution import Receipt
 from holdfast.model.plan import Launch, Risk, Service, Signal
 
+VERSIONS = (1, 2)
 Outcome = Literal["SUCCESS", "BLOCKED", "UNSAFE"]
 Precondition = Literal["met", "unmet", "unknown"]
 StepRisk = Literal["SAFE", "CAUTIOUS", "RISKY", "CRITICAL"]
@@ -72,8 +73,10 @@ class _Facts(NamedTuple):
     feasible: bool
 
 
-def _facts(steps: Sequence[SimulatedStep]) -> _Facts:
-    worst, exist, feasible = 0, True, True
+def _facts(steps: Sequence[SimulatedStep], status: Outcome) -> _Facts:
+    """A plan is feasible if it can land and every step can be taken back; what must not land is critical."""
+    worst = STEP_RISKS.index("CRITICAL") if status == "UNSAFE" else 0
+    exist, feasible = True, status == "SUCCESS"
     irreversible: list[str] = []
     unrehearsed: list[str] = []
     for step in steps:
@@ -111,12 +114,15 @@ class Simulation:
     # which checks those were. Empty where none ran, and in reports of the first release.
     checked_on: str = ""
     checks: str = ""
+    # Of the document; each version that ever was stays readable (tests/golden).
+    version: int = VERSIONS[-1]
     # Made once: a report has as many steps as the plan, and everybody asks for its digest.
     digest: str = field(init=False, repr=False, compare=False)
     _facts: _Facts = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_facts", _facts(self.steps))
+        # Version 1 derived them from the steps alone, also for what could not land.
+        object.__setattr__(self, "_facts", _facts(self.steps, self.status if self.version > 1 else "SUCCESS"))
         digest = hashlib.sha256(canonical_rows({**self.head(), "steps": len(self.steps)}))
         for start in range(0, len(self.steps), _STEPS_AT_ONCE):
             digest.update(canonical_rows([_row(step) for step in self.steps[start : start + _STEPS_AT_ONCE]]))
@@ -149,7 +155,7 @@ class Simulation:
         """Everything but the steps."""
         grounds = {"checked_on": self.checked_on, "checks": self.checks}
         return {
-            "version": 1,
+            "version": self.version,
             "plan_id": self.plan_id,
             "plan_digest": self.plan_digest,
             "status": self.status,

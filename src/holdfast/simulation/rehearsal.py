@@ -44,6 +44,7 @@ from holdfast.model.plan import (
     step_id,
     worded,
 )
+from holdfast.model.simulation import Simulation
 from holdfast.simulation.draft import NEW_DIRECTORY_MODE, Draft, Node
 from holdfast.simulation.report import target_of
 from holdfast.workspace.holes import pieces
@@ -55,6 +56,7 @@ _PERMISSIONS = 0o777
 _SET_ID = 0o6000
 _CAPABILITY = "security.capability"
 _PROGRESS_EVERY = 256
+_CORRECT = "Nothing was changed. Correct the plan, or the workspace, and try again."
 _NO_BYTES = "the plan's contents are no longer kept; read the change file again"
 
 
@@ -93,11 +95,12 @@ class Rehearsal(NamedTuple):
 
 
 class Unrehearsable(Blocked):
-    """A plan that cannot be done; `steps` says how far it came."""
+    """A plan that cannot be done; `steps` says how far it came, and `report` is the simulation that found it."""
 
-    def __init__(self, message: str, steps: tuple[StepReport, ...]) -> None:
-        super().__init__(message, hint="Nothing was changed. Correct the plan, or the workspace, and try again.")
+    def __init__(self, message: str, steps: tuple[StepReport, ...], hint: str = "") -> None:
+        super().__init__(message, hint=hint or _CORRECT)
         self.steps = steps
+        self.report: Simulation | None = None
 
 
 # Raises Blocked for an effect that cannot even begin on this host; more about it nobody can tell beforehand.
@@ -139,7 +142,10 @@ def rehearse(
         raise Unrehearsable(lines, tuple(reports))
     change_set, seen = draft.difference(), draft.seen
     # Of the difference and not of each step: what a later step puts right again is never changed.
-    refuse_shared_inodes(change_set, seen)
+    try:
+        refuse_shared_inodes(change_set, seen)
+    except Blocked as error:
+        raise Unrehearsable(error.message, tuple(reports), error.hint) from error
     return Rehearsal(plan, change_set, seen, draft.sources(), tuple(reports))
 
 

@@ -211,11 +211,11 @@ class Holdfast:
         and `person` does what is given to the agent `manual`, in a copy.
         """
         if not plan.agent:
-            return self.pipeline.simulator.simulate(plan, shadow)
+            return self.pipeline.simulate(plan, shadow)
         from holdfast.engine.hiring import hire
 
         kind: ShadowKind = "copy" if plan.agent == "manual" and shadow == "auto" else shadow
-        return self.pipeline.simulator.simulate(plan, kind, hire(self.pipeline, agents or {}, watcher, person))
+        return self.pipeline.simulate(plan, kind, hire(self.pipeline, agents or {}, watcher, person))
 
     def verify(self, simulated: Simulated) -> Verified:
         """Run the checks over what would land, in a shadow; look at the receipts."""
