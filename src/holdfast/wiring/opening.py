@@ -82,4 +82,6 @@ def serve(station: Station, stop: Callable[[], bool], tell: Callable[[str], None
     """Work for runs on other machines until somebody says stop; False when this worker was given up."""
     from holdfast.engine.worker import serve as serving
 
+    # The ledgers of mirrors are thrown away with them; on a fresh machine there is no key yet that they could have.
+    load_or_create_key(key_path())
     return serving(station, pipeline_at, stop, {}, tell)
