@@ -3,6 +3,9 @@
 The lock is the kernel's (`flock`): it vanishes with its holder, so no lock is ever stale.
 The text inside only tells a waiting person who holds it.
 
+Threads of one process wait for each other too. `wait` bounds the wait for other processes: a thread of this process
+ends for certain, so that one that waits at all waits until it has.
+
 Deliberately absent: lock files judged by age or pid; they are wrong after a crash or a reboot.
 """
 
@@ -11,6 +14,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
 import time
 from types import TracebackType
 
@@ -18,10 +22,12 @@ from holdfast.disk.calls import CALLS, Calls
 from holdfast.errors import Blocked, Locked
 
 _POLL_SECONDS = 0.02
+# Which process and thread hold a lock, by device and inode of its directory; a forked child is another process.
+_held: dict[tuple[int, int], tuple[int, int]] = {}
 
 
 class Lock:
-    """Use as a context manager; raises Locked when `wait` seconds pass in vain."""
+    """Use as a context manager; raises Locked when another process holds it for `wait` seconds."""
 
     def __init__(self, path: str, *, wait: float = 0.0, calls: Calls = CALLS) -> None:
         self._path = path
@@ -29,6 +35,7 @@ class Lock:
         self._calls = calls
         self._directory = -1
         self._fd = -1
+        self._key: tuple[int, int] | None = None
 
     def __enter__(self) -> Lock:
         flags = os.O_CLOEXEC | os.O_NOFOLLOW
@@ -56,6 +63,10 @@ class Lock:
 
     def _close(self) -> None:
         directory, fd, self._directory, self._fd = self._directory, self._fd, -1, -1
+        if self._key is not None:
+            # Before the descriptor is closed: afterwards it may be another thread's.
+            _held.pop(self._key, None)
+            self._key = None
         try:
             if directory >= 0:
                 self._calls.close(directory)
@@ -74,12 +85,18 @@ class Lock:
 
     def _acquire(self) -> None:
         deadline = time.monotonic() + self._wait
+        about = os.fstat(self._directory)
+        key, me = (about.st_dev, about.st_ino), (os.getpid(), threading.get_ident())
         while True:
             try:
                 fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._key, _held[key] = key, me
                 return
             except BlockingIOError:
-                if time.monotonic() >= deadline:
+                pid, thread = _held.get(key, (0, 0))
+                if self._wait and pid == me[0] and thread != me[1]:
+                    deadline = time.monotonic() + self._wait
+                elif time.monotonic() >= deadline:
                     who = self._calls.pread(self._fd, 120, 0).decode("ascii", "replace").strip()
                     raise Locked(
                         f"another holdfast is at work in this workspace ({who or 'unknown process'})"

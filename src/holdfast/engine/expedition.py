@@ -7,8 +7,8 @@ The functions that the engine calls run in its threads: each opens the workspace
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from holdfast.agents.protocol import Agent, Person, Watcher
@@ -72,10 +72,15 @@ class Outfit(NamedTuple):
 
 def go(pipeline: Pipeline, run: RunRecord, outfit: Outfit) -> RunRecord:
     """Drive the run until it ends or somebody stops it; Locked when another process drives one here."""
+    if not outfit.database.url:
+        return _go(pipeline, run, outfit)
+    with _distance(outfit.database, run.commit) as distance:
+        return _go(pipeline, run, outfit._replace(distance=distance, mirrored=True))
+
+
+def _go(pipeline: Pipeline, run: RunRecord, outfit: Outfit) -> RunRecord:
     from holdfast.engine.durable_running import home
 
-    if outfit.database.url:
-        outfit = outfit._replace(distance=_distance(outfit.database, run.commit), mirrored=True)
     book = TaskBook(pipeline, run, outfit.watcher)
     file = RoadmapFile(pipeline.site, run.roadmap)
     world = RoadmapWorld(pipeline, file, run.options, outfit.others, outfit.stop, outfit.export)
@@ -162,15 +167,20 @@ def worked(bench: Workbench, inside: Inside, argument: Json) -> Answer:
         raise
 
 
-def _distance(database: Database, commit: str) -> Distance:
+@contextmanager
+def _distance(database: Database, commit: str) -> Iterator[Distance]:
     from holdfast.engine.durable_database import connect, in_our_words
     from holdfast.store.shared_stock import SharedStock
 
-    with in_our_words():
-        stock = SharedStock(connect(database))
-        stock.create()
-        stock.forget(_REMEMBERED_DAYS)
-    return Distance(stock, commit)
+    pool = connect(database)
+    try:
+        stock = SharedStock(pool)
+        with in_our_words():
+            stock.create()
+            stock.forget(_REMEMBERED_DAYS)
+        yield Distance(stock, commit)
+    finally:
+        pool.dispose()
 
 
 def _no_base(base: str) -> bool:

@@ -192,7 +192,9 @@ class RoadmapRuns:
         with self._alone():
             self._wish.forget(run.id)  # S2: it was about an earlier sitting
         try:
-            return go(self._pipeline, run, outfit)
+            # As the other threads of a run do: what lands here must not end the driver that asked for it.
+            with self._opening(self._pipeline.site.path) as patient:
+                return go(patient, run, outfit)
         finally:
             self._wish.forget(run.id)
 
