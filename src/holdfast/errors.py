@@ -19,6 +19,7 @@
     ├── LimitReached ......................... 10  time or budget
     ├── AgentFailed .......................... 11  an agent did not do what it was asked, whatever it says
     ├── Tampering ............................ 12  ledger, journal or state was edited
+    │   └── StateLost                              `.holdfast` is missing where its anchor knows one
     └── Interrupted .......................... 130 the user pressed Ctrl-C; state is safe
 
 Each class carries its machine code, exit status and a default hint;
@@ -152,6 +153,10 @@ class AgentFailed(HoldfastError):
 class Tampering(HoldfastError):
     code = "tampering"
     exit_status = 12
+
+
+class StateLost(Tampering):
+    code = "state_lost"
 
 
 class Interrupted(HoldfastError):

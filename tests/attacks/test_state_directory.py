@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from guarded import Ground, Interloper, at_most, guard, in_child, put
-from holdfast.errors import Conflict, HoldfastError, NotAWorkspace, Tampering
+from holdfast.errors import Conflict, HoldfastError, StateLost, Tampering
 from holdfast.model.plan import Delete
 from holdfast.store.journal import Head, log_chunks, parse_log, read_head, write_head
 from holdfast.wiring import Holdfast
@@ -419,13 +419,15 @@ def contents_only(ground: Ground) -> dict[str, bytes]:
 
 
 def test_an_incomplete_state_directory(tmp_path: Path) -> None:
-    """A `.holdfast` without its format file is not a workspace yet, and `init` completes it."""
+    """A `.holdfast` whose format file is damaged or gone is refused, and `init` makes no other workspace of it."""
     ground = guard(tmp_path / "workspace", {"a": b"old"})
     ground.hf.close()
     (ground.state / "format").write_bytes(b"{}")
     _refused(ground)
     (ground.state / "format").unlink()
-    _refused(ground, NotAWorkspace)
+    _refused(ground, StateLost)
+    with pytest.raises(StateLost, match="format is missing"):
+        holdfast.init(str(ground.path))
 
 
 def test_reading_verbs_write_nothing_outside_their_state(tmp_path: Path) -> None:

@@ -512,7 +512,8 @@ def test_a_fresh_mirror_keeps_its_files_and_forgets_its_work(tmp_path: Path) -> 
         hf.keep_plan(Plan("x", (put("x", b"y"),)))
     with Mirror.at(str(place), fresh=True) as mirror:
         assert mirror.bring_to(base).changed == 0
-        assert holdfast.init(mirror.path) != first
+        with holdfast.open(mirror.path) as hf:
+            assert hf.id != first
     assert not (place / ".holdfast" / "plans").exists()
 
 

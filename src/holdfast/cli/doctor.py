@@ -26,8 +26,9 @@ from holdfast.model.configuration import Settings
 from holdfast.model.path import STATE_DIRECTORY, printable
 from holdfast.settings import Places, load, places_of
 from holdfast.store.anchor import anchor_path
+from holdfast.store.places import find_workspace
 from holdfast.store.private import READ, open_private
-from holdfast.store.state import find_workspace, read_identity
+from holdfast.store.state import read_identity
 from holdfast.workspace.hidden import masked_paths
 from holdfast.workspace.ignored import tracked_paths
 from holdfast.workspace.site import Site

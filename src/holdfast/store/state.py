@@ -94,18 +94,6 @@ def read_identity(state: Root) -> Identity:
     return _parse_identity(data)
 
 
-def find_workspace(start: str) -> str:
-    """The nearest directory upwards that has a `.holdfast`; raises NotAWorkspace."""
-    here = os.path.abspath(start)
-    while True:
-        if os.path.lexists(os.path.join(here, STATE_DIRECTORY)):
-            return here
-        above = os.path.dirname(here)
-        if above == here:
-            raise NotAWorkspace(f"{os.path.abspath(start)} is not in a Holdfast workspace")
-        here = above
-
-
 def _parse_identity(data: bytes) -> Identity:
     try:
         found = json.loads(data)

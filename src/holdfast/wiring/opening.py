@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 from holdfast.disk.calls import CALLS, Calls
 from holdfast.errors import HoldfastError
+from holdfast.model.canonical import Json
 from holdfast.model.path import STATE_DIRECTORY
 from holdfast.store.anchor import anchor_path
 from holdfast.store.database import Records
 from holdfast.store.keys import key_path, load_key, load_or_create_key
 from holdfast.store.ledger import Ledger
+from holdfast.store.places import find_workspace, lost_at, note_place, require_known_or_free
 from holdfast.store.signing import make_signing_key
-from holdfast.store.state import create_state, find_workspace, read_identity
+from holdfast.store.state import create_state, read_identity
 from holdfast.wiring.guard import Holdfast
 from holdfast.workspace.site import Site
 
@@ -29,15 +31,23 @@ if TYPE_CHECKING:
 _PATIENCE = 60.0
 
 
-def init(path: str = ".", calls: Calls = CALLS) -> str:
-    """Put a workspace under guard; idempotent. The workspace's id is returned."""
-    identity = create_state(os.path.abspath(path), calls)
+def init(path: str = ".", calls: Calls = CALLS, *, forget: str = "") -> str:
+    """Put a workspace under guard; idempotent. The workspace's id is returned.
+
+    StateLost where a workspace was guarded here and its state is gone; `forget` is its id, and gives its history up.
+    """
+    workspace = os.path.abspath(path)
+    require_known_or_free(workspace, forget)
+    identity = create_state(workspace, calls)
     key = load_or_create_key(key_path(), calls)
     make_signing_key(calls=calls)
-    state = os.path.join(os.path.abspath(path), STATE_DIRECTORY)
+    state = os.path.join(workspace, STATE_DIRECTORY)
     ledger = Ledger(state, key, identity.id, anchor_path(identity.id), calls)
     if ledger.head() is None:
-        ledger.append("init", {"workspace": identity.id}, time.time_ns())
+        lost: list[Json] = [*lost_at(workspace)]
+        body: dict[str, Json] = {"workspace": identity.id}
+        ledger.append("init", {**body, "given_up": lost} if lost else body, time.time_ns())
+    note_place(workspace, identity.id, calls)
     from holdfast.settlement.record import catch_up
 
     records = Records(state)
@@ -56,6 +66,7 @@ def open(  # noqa: A001 (`holdfast.open` is the front door)
     try:
         identity = read_identity(site.state)
         ledger = Ledger(site.state.path, load_key(key_path(), calls), identity.id, anchor_path(identity.id), calls)
+        _note_place(site, identity.id)
         records = Records(site.state.path)
         if records.volatile:
             from holdfast.settlement.record import catch_up
@@ -65,6 +76,16 @@ def open(  # noqa: A001 (`holdfast.open` is the front door)
     except (HoldfastError, OSError):
         site.close()
         raise
+
+
+def _note_place(site: Site, id: str) -> None:
+    """So that one which was moved, or made by an older Holdfast, is missed too if its state goes."""
+    if STATE_DIRECTORY in site.path.split("/"):
+        return  # a copy to work over, made and thrown away by a run
+    try:
+        note_place(site.path, id, site.calls)
+    except OSError:
+        return  # looking needs no room; the next verb tries again
 
 
 @contextmanager
