@@ -2,6 +2,7 @@
 
 Its working directory is the shadow. The task is in the file named by {task_file}, and in $HOLDFAST_TASK.
 With network = "proxy" its model is at $HOLDFAST_MODEL_URL, with the throw-away key in $HOLDFAST_MODEL_KEY.
+The model that the configuration or `--model` names is in $HOLDFAST_MODEL.
 What it prints is kept; the last lines are what it claims.
 
 Files that the command names by absolute path are shown to it one by one, never their folder; its first word is looked
@@ -68,6 +69,8 @@ class CommandAgent:
         words = [word.replace("{task_file}", task_file) for word in self._own.command[1:]]
         named = tuple(word for word in words if word.startswith("/") and os.path.isfile(word))
         env = {"HOLDFAST_TASK": text}
+        if request.model:
+            env["HOLDFAST_MODEL"] = request.model
         if bench.model is not None:
             env |= {"HOLDFAST_MODEL_URL": bench.model.url, "HOLDFAST_MODEL_KEY": bench.model.key}
         return Start((place, *words), env, ((_TASK_FILE, text),), (*installation(place), *named))

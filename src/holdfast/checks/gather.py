@@ -109,7 +109,8 @@ def finds_none(tree: Tree, touched: Iterable[str], wanted: Wanted) -> bool:
 def _narrowed(detected: Detected, wanted: Wanted) -> Detected:
     levels: tuple[Level, ...] = wanted.levels or LEVELS
     if wanted.mode == "agent":
-        levels = ("files", "syntax", "acceptance")
+        # What configuration asks of the tests is not the agent's to leave out.
+        levels = ("files", "syntax", "acceptance", *wanted.levels)
     keep = {*levels, "acceptance"}
     return detected._replace(
         checks=tuple(check for check in detected.checks if check.level in keep),

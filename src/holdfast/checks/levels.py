@@ -101,7 +101,7 @@ class Verification(NamedTuple):
         if self.mode == "skip":
             return f"unverified: checks were skipped ({self.reason})"
         if self.mode == "agent":
-            return "unverified by tests: only the agent's own choice of checks was run"
+            return "unverified by tests: verification was left to the agent"
         if any(receipt.kind in PROOF for receipt in self.receipts):
             return "unverified by tests: only commands that the project itself names were run"
         missing = [item.detail for item in self.not_run if item.level in PROOF]

@@ -17,6 +17,8 @@ from holdfast.model.run import (
     GROUPINGS,
     LANDING_ORDERS,
     RECOVERY_APPROVALS,
+    RUN_VERIFY_MODES,
+    STAGES,
     Adaptive,
     AskAt,
     GroupBy,
@@ -24,6 +26,8 @@ from holdfast.model.run import (
     OnTaskFailure,
     RecoveryApproval,
     RunOptions,
+    RunVerifyMode,
+    Stage,
 )
 
 if TYPE_CHECKING:
@@ -58,6 +62,11 @@ class AskedOfRun(TypedDict):
     recovery: RecoveryApproval
     skip_verification: str
     within: str
+    model: str
+    verify_mode: RunVerifyMode | None
+    plan_first: bool
+    interrupt_before: tuple[Stage, ...]
+    interrupt_after: tuple[Stage, ...]
 
 
 def run_options(command: _Command) -> _Command:
@@ -87,12 +96,25 @@ def run_options(command: _Command) -> _Command:
                      help="Who approves a recovery."),
         click.option("--skip-verification", default="", metavar="REASON", help="Land without tests, and say why."),
         click.option("--within", default="20m", metavar="TIME", help="An attempt's time; 20m if not given."),
+        click.option("--model", default="", metavar="NAME", help="The model, as the agent's provider names it."),
+        click.option("--verify-mode", type=click.Choice(RUN_VERIFY_MODES),
+                     help="Who chooses the checks: auto (default), agent, or skip (with --skip-verification)."),
+        click.option("--plan-first", is_flag=True, help="Have the agent write a plan before it works."),
+        click.option("--interrupt-before", multiple=True, type=click.Choice(STAGES),
+                     help="Wait for a person before this stage of each task."),
+        click.option("--interrupt-after", multiple=True, type=click.Choice(STAGES),
+                     help="Wait for a person after this stage; after land the run stops, and resume goes on."),
     )):  # fmt: skip
         command = option(command)
     return command
 
 
 def options_of(asked: AskedOfRun, settings: RunSettings) -> RunOptions:
+    reason = asked["skip_verification"].strip()
+    mode = asked["verify_mode"] or ("skip" if reason else "auto")
+    if (mode == "skip") != bool(reason):
+        hint = "Say why: --skip-verification REASON" if not reason else "Leave one of the two out."
+        raise InvalidInput(f"--verify-mode {mode} {'needs a reason' if not reason else 'skips nothing'}", hint=hint)
     return RunOptions(
         agent=asked["agent"],
         parallel=asked["parallel"] or settings.parallel,
@@ -100,7 +122,7 @@ def options_of(asked: AskedOfRun, settings: RunSettings) -> RunOptions:
         attempts=asked["attempts"],
         within_ms=_duration(asked["within"], "--within"),
         budget=_budget(asked, settings.budget),
-        ask=tuple(dict.fromkeys(asked["ask"])),
+        ask=_asks(asked),
         on_failure=asked["on_failure"],
         landing=asked["landing"],
         checkpoint="none" if asked["no_checkpoint"] else settings.checkpoint,
@@ -109,9 +131,23 @@ def options_of(asked: AskedOfRun, settings: RunSettings) -> RunOptions:
         group=asked["group"],
         adaptive=asked["adaptive"],
         recovery=asked["recovery"],
-        unverified_because=asked["skip_verification"].strip(),
+        unverified_because=reason,
         only=asked["only"],
+        model=asked["model"].strip(),
+        verify_mode=mode,
+        plan_first=asked["plan_first"],
+        stop_after_landing="land" in asked["interrupt_after"],
     )
+
+
+def _asks(asked: AskedOfRun) -> tuple[AskAt, ...]:
+    """An interruption before landing is the same question as one after the work."""
+    asks = list(asked["ask"])
+    if "work" in asked["interrupt_before"]:
+        asks.append("before")
+    if "land" in asked["interrupt_before"] or "work" in asked["interrupt_after"]:
+        asks.append("after")
+    return tuple(dict.fromkeys(asks))
 
 
 def _budget(asked: AskedOfRun, of_settings: Budget) -> Budget:

@@ -278,8 +278,10 @@ def _wanted(plan: Plan, asked: Understood, checks: CheckSettings) -> Wanted:
     asks_for_tests = bool(checks.required) or checks.coverage is not None
     coverage = [bound for bound in (words.minimum_coverage, _hundredths(checks.coverage)) if bound is not None]
     failures = [bound for bound in (words.maximum_failures, checks.failures) if bound is not None]
+    by_agent = plan.verify_mode == "agent"
     wanted = Wanted(
-        levels=_levels(asked, also_tests=asks_for_tests),
+        mode="agent" if by_agent else "auto",
+        levels=(("tests",) if asks_for_tests else ()) if by_agent else _levels(asked, also_tests=asks_for_tests),
         expected=asked.files,
         commands=checks.run,
         of_the_project=frozenset(checks.of_the_project),

@@ -78,8 +78,9 @@ class Delegating:
         breakers: Breakers,
         person: Person | None = None,
         stop: Callable[[], bool] = bool,
+        context: str = "",
     ) -> None:
-        self._person, self._breakers, self._stop = person, breakers, stop
+        self._person, self._breakers, self._stop, self._context = person, breakers, stop, context
         self._site, self._settings, self._plan = site, settings, plan
         self._checking, self._find, self._note, self._watcher = checking, find, note, watcher
         self._blobs = Blobs(site.state)
@@ -115,7 +116,7 @@ class Delegating:
     def _worked(self, task: _Task, own: AgentSettings, attempts: list[Attempt]) -> tuple[Captured, Waits | None]:
         """Attempt after attempt; what stands in the shadow at the end, and the breaker's word if it ended them."""
         step = task.step
-        context = "\n".join(self._settings.hints)
+        context = "\n".join(filter(None, (*self._settings.hints, self._context)))
         request = Request(step.task, context, step.files, step.expected, model=own.model, turns=own.turns or 0)
         captured: Captured | None = None
         while True:

@@ -117,7 +117,10 @@ class Driver:
             self._busy |= self._hear()
             self._block()
             stopping = (
-                self._outcomes.no_room or self._world.stop_asked() or self._world.exhausted(self._book, self._worked_ms)
+                self._outcomes.no_room
+                or self._outcomes.stopped
+                or self._world.stop_asked()
+                or self._world.exhausted(self._book, self._worked_ms)
             )
             if not stopping:
                 self._busy |= self._start_landing()

@@ -37,12 +37,15 @@ def hire(
     most: Budget | None = None,
     stop: Callable[[], bool] = bool,
     home: Pipeline | None = None,
+    model: str = "",
+    context: str = "",
 ) -> Hire:
     """For `Simulator.simulate`: work is noted in the pipeline's ledger, whatever becomes of it; `told` hears of it.
 
     `most` is what may be spent, where the configuration of the agent allows no less; `stop` ends it (Interrupted).
     `home` is where breakers and past success are kept, if not with the pipeline: an agent that is ill over one mirror
-    of a workspace is ill over all of them.
+    of a workspace is ill over all of them. `model` stands above the one of the agent's configuration;
+    `context` is told to the agent as data, beside the hints of the project.
     """
     known = home or pipeline
 
@@ -55,7 +58,7 @@ def hire(
         _require_one_author(plan)
         return Delegating(
             pipeline.site,
-            settings if most is None else _spending(settings, plan.agent, most),
+            _adjusted(settings, plan.agent, most or Budget(), model),
             plan,
             pipeline.simulator.checking,
             lambda name: agents[name] if name in agents else agent_named(name, settings),
@@ -64,6 +67,7 @@ def hire(
             Breakers(Adapters(known.records), ResilienceLog(known.site.state), time.time_ns),
             person,
             stop,
+            context,
         )
 
     return for_plan
@@ -89,10 +93,11 @@ def routed(
         return choose(id or task, needs, [each._replace(ready=True) for each in candidates], decisions)
 
 
-def _spending(settings: Settings, name: str, most: Budget) -> Settings:
-    """The settings in which this agent may spend no more than that."""
+def _adjusted(settings: Settings, name: str, most: Budget, model: str) -> Settings:
+    """The settings in which this agent may spend no more than that, and asks this model."""
     own = settings.agent(name) or AgentSettings(name)
     tighter = own._replace(
+        model=model or own.model,
         micro_usd=_less(own.micro_usd, most.micro_usd),
         tokens=_less(own.tokens, most.tokens),
         turns=_less(own.turns, most.turns),

@@ -55,21 +55,22 @@ def normalised(
     step = AgentStep(agent, _ASK + prompt(source), (), (FILE,), _ATTEMPTS, _WITHIN_MS)
     plan = Plan("Read a roadmap of prose", (step,), unverified_because="nothing of it lands")
     simulated = pipeline.simulator.simulate(plan, "auto", hire(pipeline, agents, watcher))
-    answer = _answer(pipeline.site, simulated)
+    answer = written_file(pipeline.site, simulated, FILE, MAX_ANSWER)
     roadmap = from_answer(answer.decode("utf-8", "replace"), source)
     replace_file(pipeline.site.state, _path(source), answer)
     return roadmap
 
 
-def _answer(site: Site, simulated: Simulated) -> bytes:
-    source = simulated.sources.get(FILE)
+def written_file(site: Site, simulated: Simulated, path: str, most: int) -> bytes:
+    """What an agent wrote into a file of its shadow: a little more than `most` bytes at the most."""
+    source = simulated.sources.get(path)
     if not isinstance(source, (Bytes, CopyOf)):
-        raise AgentFailed(f"{simulated.plan.agent} wrote no {FILE}", hint="Nothing was changed.")
+        raise AgentFailed(f"{simulated.plan.agent} wrote no {path}", hint="Nothing was changed.")
     found = b""
     for piece in source_pieces(site.calls, source):
         found += piece
-        if len(found) > MAX_ANSWER:
-            break  # too long to be one; `from_answer` says so
+        if len(found) > most:
+            break  # the caller decides what becomes of one that is too long
     return found
 
 

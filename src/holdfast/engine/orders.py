@@ -19,7 +19,7 @@ from holdfast.model.agent import Usage
 from holdfast.model.canonical import Json
 from holdfast.model.fitting import fits, is_digest
 from holdfast.model.fix import Category
-from holdfast.model.plan import Agent, CommandCheck, Plan
+from holdfast.model.plan import Agent, CommandCheck, Plan, VerifyMode
 from holdfast.model.task import TaskRecord
 
 VERSION = 1
@@ -51,6 +51,11 @@ class Order(NamedTuple):
     base: str = ""
     # Other tasks that the words ask for too: they are done when this lands, and no others.
     together: tuple[str, ...] = ()
+    # The model by the name its provider knows; empty leaves the agent's own.
+    model: str = ""
+    verify_mode: VerifyMode = "auto"
+    # The agent writes a plan first, in a shadow that is thrown away.
+    plan_first: bool = False
 
     @property
     def id(self) -> str:
@@ -239,4 +244,5 @@ def plan_of(order: Order) -> Plan:
         objective=f"{order.task}, attempt {order.attempt} ({order.token}) of run {order.run}",
         verify=tuple(CommandCheck(argv) for argv in order.accept),
         unverified_because=order.unverified_because,
+        verify_mode=order.verify_mode,
     )

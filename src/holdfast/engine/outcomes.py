@@ -57,6 +57,8 @@ class Outcomes:
         self._told_here = told_here
         # Why nothing more is begun: there is no room on the disk of this machine.
         self.no_room = ""
+        # Why the run stops here: a person asked to be shown each task that landed.
+        self.stopped = ""
 
     def taken_in(self, record: TaskRecord, item: Item) -> None:
         if record.landing and item.state == "done" and not self._is_ours(item):
@@ -165,6 +167,8 @@ class Outcomes:
             if "COMPLETED" in MOVES[other.state]  # a person may have settled it meanwhile
         ]
         self._book.move_all((each, None) for each in (done._replace(state="COMPLETED"), *landed))
+        if self._book.run.options.stop_after_landing:
+            self.stopped = f"interrupted after {record.task} landed"
         self._book.tell(
             TaskCompleted(record.run, record.task, answer.execution, answer.commit, record.attempt, answer.files)
         )

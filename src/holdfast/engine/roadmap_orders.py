@@ -84,6 +84,9 @@ class RoadmapOrders:
             mirrored=self._mirrored,
             base=self._base(),
             together=tuple(other.id for other in together),
+            model=options.model,
+            verify_mode="agent" if options.verify_mode == "agent" else "auto",
+            plan_first=options.plan_first,
         )
 
 

@@ -16,18 +16,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
-from holdfast.agents.protocol import Agent, Person, Watcher
+from holdfast.agents.protocol import Agent as AgentProgram
+from holdfast.agents.protocol import Person, Watcher
 from holdfast.engine.grounds import Place
 from holdfast.engine.hiring import hire
 from holdfast.engine.measuring import MOST_EVIDENCE
+from holdfast.engine.normalising import written_file
 from holdfast.engine.orders import Answer, Order, Unworked, Worked, plan_of
+from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.proposal import name_of, packed, propose
 from holdfast.engine.resuming import kept_with
 from holdfast.engine.room import is_full
+from holdfast.engine.simulator import Hire
 from holdfast.errors import AgentFailed, HoldfastError, Interrupted, Locked
 from holdfast.gates.secrets import masked
-from holdfast.model.agent import Delegation, Usage
+from holdfast.model.agent import Delegation, Said, Usage
 from holdfast.model.configuration import Budget
+from holdfast.model.plan import Agent, Plan
 from holdfast.planning.recovery import diagnosis_of, seen_in
 from holdfast.settlement.delegated import delegation_body, transcripts_of
 from holdfast.store.dossier import Dossiers
@@ -35,6 +40,12 @@ from holdfast.store.dossier import Dossiers
 # From an order to where it is worked on, for the thread that asks.
 Ground = Callable[[Order], AbstractContextManager[Place]]
 _MOST_SAID = 1 << 20
+PLAN_FILE = "holdfast-plan.md"
+_MOST_PLAN = 16_000
+_ASK_FOR_PLAN = (
+    f"Do not do the task below yet. Read what it is about, and write a plan for it into the file {PLAN_FILE}: the "
+    "files to change, the steps in order, and how each step can be checked. Change no other file.\n\n"
+)
 
 
 class Workbench:
@@ -43,7 +54,7 @@ class Workbench:
     def __init__(
         self,
         ground: Ground,
-        agents: Mapping[str, Agent],
+        agents: Mapping[str, AgentProgram],
         watch: Callable[[Order], Watcher],
         person: Person | None = None,
         left: Callable[[], Budget] = Budget,
@@ -95,8 +106,22 @@ class Workbench:
     def _worked(self, place: Place, order: Order, heard: list[Delegation], stop: Callable[[], bool]) -> Answer:
         pipeline, plan = place.pipeline, plan_of(order)
         watcher, left = self._watch(order), self._left()
-        hired = hire(pipeline, self._agents, watcher, self._person, heard.append, left, stop, place.home)
-        simulated = pipeline.simulator.simulate(plan, "copy" if order.agent == "manual" else "auto", hired)
+
+        def hired(context: str = "") -> Hire:
+            most = _minus(left, _usage(heard))
+            told = heard.append
+            return hire(
+                pipeline, self._agents, watcher, self._person, told, most, stop, place.home, order.model, context
+            )
+
+        if order.agent == "manual":
+            simulated = pipeline.simulator.simulate(plan, "copy", hired())
+        elif order.plan_first:
+            planned = _planned(pipeline, order, hired())
+            watcher(Said(planned))
+            simulated = pipeline.simulator.simulate(plan, "auto", hired(planned))
+        else:
+            simulated = pipeline.simulator.simulate(plan, "auto", hired())
         verified = pipeline.simulator.verify(simulated)
         kept = kept_with(pipeline.site, simulated, verified)
         said = [delegation_body(delegation) for delegation in heard]
@@ -104,8 +129,18 @@ class Workbench:
         Dossiers(pipeline.site.state, "simulations").remove(kept.report.id)  # the proposal holds all of it
         name = name_of(packed(proposal))
         place.carry((*proposal.contents, *proposal.papers, name))
-        tries = sum(len(delegation.attempts) for delegation in heard)
+        tries = sum(len(delegation.attempts) for delegation in heard[-1:])  # a plan that came first is no attempt
         return Worked(name, order.agent, len(kept.change_set.changes), tries)
+
+
+def _planned(pipeline: Pipeline, order: Order, hired: Hire) -> str:
+    """The agent's own plan for the order, told to it as data when it works; the shadow it was written in is gone."""
+    step = Agent(order.agent, _ASK_FOR_PLAN + order.words, order.files, (PLAN_FILE,), 1, order.within_ms)
+    asked = Plan(f"Plan {order.intent}", (step,), unverified_because="nothing of it lands")
+    simulated = pipeline.simulator.simulate(asked, "auto", hired)
+    found = written_file(pipeline.site, simulated, PLAN_FILE, _MOST_PLAN)[:_MOST_PLAN].decode("utf-8", "replace")
+    Dossiers(pipeline.site.state, "simulations").remove(simulated.report.id)
+    return f"Your plan for this task, which you wrote before:\n{masked(found).strip()}"
 
 
 def _failed(order: Order, heard: Sequence[Delegation], error: HoldfastError) -> Unworked:
@@ -120,6 +155,17 @@ def _failed(order: Order, heard: Sequence[Delegation], error: HoldfastError) -> 
     told = masked(found.evidence)[:MOST_EVIDENCE]
     pause_ms = error.pause_ms if isinstance(error, AgentFailed) else 0
     return Unworked(found.category, masked(found.because), told, order.agent, final=found.final, pause_ms=pause_ms)
+
+
+def _minus(budget: Budget, used: Usage) -> Budget:
+    """What is left of it; at least one of each, since nothing at all would be no bound."""
+
+    def rest(most: int | None, spent: int) -> int | None:
+        return None if most is None else max(1, most - spent)
+
+    tokens = used.input_tokens + used.output_tokens
+    money = rest(budget.micro_usd, used.micro_usd or 0)
+    return budget._replace(micro_usd=money, tokens=rest(budget.tokens, tokens), turns=rest(budget.turns, used.requests))
 
 
 def _usage(heard: list[Delegation]) -> Usage:

@@ -159,6 +159,8 @@ def _why_unverified(case: Case) -> str:
         return f"unverified by tests: only checks that {whom} itself chose have passed"
     if evidence.plan.unverified_because:
         return f"unverified by tests: its plan skips them ({evidence.plan.unverified_because})"
+    if evidence.plan.verify_mode == "agent":
+        return "unverified by tests: verification was left to the agent"
     return "no test ran on exactly this tree" if evidence.receipts else "unverified by tests"
 
 

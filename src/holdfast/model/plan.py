@@ -26,6 +26,8 @@ from holdfast.model.path import printable
 Risk = Literal["low", "medium", "high", "critical"]
 RISKS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
 OnFailure = Literal["rollback", "stop", "continue"]
+VerifyMode = Literal["auto", "agent"]
+VERIFY_MODES: tuple[VerifyMode, ...] = ("auto", "agent")
 Verb = Literal["restart", "reload", "start", "stop"]
 _STEPS_AT_ONCE = 512
 
@@ -205,6 +207,9 @@ class Plan:
     words: tuple[str, ...] = ()
     # Why no checks are wanted at all; empty when they are.
     unverified_because: str = ""
+    # Who chooses the checks: what is detected and configured, or the agent; then configuration and the plan's own
+    # checks are run all the same, and the change counts as unverified by tests.
+    verify_mode: VerifyMode = "auto"
     # Health checks asked for in plain words.
     health_words: tuple[str, ...] = ()
     # Files beside the change file that contents were read from: told to whoever says yes, no part of what is done.
@@ -264,6 +269,7 @@ class Plan:
             "unverified_because": self.unverified_because,
             "health_checks": [check_document(check) for check in self.health],
             **_if_any("health_in_words", [masked_words(text) for text in self.health_words]),
+            **({"verify_mode": self.verify_mode} if self.verify_mode != "auto" else {}),
             "rollback_plan": "restore every touched path from the journal, then prove it by digest",
             "on_failure": self.on_failure,
         }

@@ -38,6 +38,14 @@ RecoveryApproval = Literal["auto", "ask", "log", "ask for decompose"]
 RECOVERY_APPROVALS: tuple[RecoveryApproval, ...] = ("auto", "ask", "log", "ask for decompose")
 
 
+# Who chooses the checks of a task; `skip` runs none but those that configuration asks for, and needs a reason.
+RunVerifyMode = Literal["auto", "agent", "skip"]
+RUN_VERIFY_MODES: tuple[RunVerifyMode, ...] = ("auto", "agent", "skip")
+# The stages of a task at which a run can be interrupted: the agent works, its work lands.
+Stage = Literal["work", "land"]
+STAGES: tuple[Stage, ...] = ("work", "land")
+
+
 class RunOptions(NamedTuple):
     """What a person chose for a run; written down with it, so that `resume` is the same run."""
 
@@ -62,6 +70,12 @@ class RunOptions(NamedTuple):
     only: tuple[str, ...] = ()
     # Agents work in this process too; without, all work is left to workers elsewhere.
     here: bool = True
+    # The model by the name its provider knows; empty leaves each agent's own.
+    model: str = ""
+    verify_mode: RunVerifyMode = "auto"
+    plan_first: bool = False
+    # The run stops after each task that landed; `resume` goes on.
+    stop_after_landing: bool = False
 
 
 class RunRecord(NamedTuple):

@@ -59,6 +59,7 @@ def plan_from(document: Mapping[str, Any], find: Finder = digested) -> Plan:
             on_failure=document["on_failure"],
             words=tuple(document["verification_in_words"]),
             unverified_because=document["unverified_because"],
+            verify_mode=document.get("verify_mode", "auto"),
             health_words=tuple(document.get("health_in_words", ())),
             steps=tuple(step_from(row, find) for row in document["steps"]),
         )
