@@ -232,3 +232,36 @@ def test_diff_takes_an_option_of_patches_for_patches_only(guarded: Any, tmp_path
     id = guarded("apply", str(file), "--yes", "--json").document["id"]
     assert guarded("diff", id, "--reverse").status == 2
     assert guarded("diff", id).status == 0
+
+
+MOVED = PATCH.replace("@@ -1,3 +1,3 @@", "@@ -4,3 +4,3 @@")
+MOVED_NOTE = "conf/site.conf: hunk 1 applies at line 1, 3 lines further up"
+
+
+def test_a_hunk_that_applies_elsewhere_is_shown_wherever_the_change_is(guarded: Any, tmp_path: Path) -> None:
+    """Preview, diff, the output of `apply`, and each stage until the approval say it, in words and JSON."""
+    (tmp_path / "moved.patch").write_text(MOVED)
+    file = str(tmp_path / "moved.patch")
+    plan = guarded("plan", file, "--json").document["id"]
+    simulation = guarded("simulate", plan, "--json").document
+    assert simulation["notes"] == [MOVED_NOTE]
+    for words in (
+        ("apply", file, "--preview"),
+        ("diff", file),
+        ("diff", simulation["id"]),
+        ("show", plan),
+        ("show", simulation["id"]),
+        ("simulate", plan),
+        ("approve", simulation["id"]),
+    ):
+        assert f"  ! {MOVED_NOTE}\n" in guarded(*words).out, words
+    for words in (("apply", file, "--preview"), ("diff", file)):
+        assert guarded(*words, "--json").document["notes"] == [MOVED_NOTE]
+    assert f"  ! {MOVED_NOTE}\n" in guarded("apply", file, "--yes").out
+
+
+def test_a_hunk_with_less_context_is_shown(guarded: Any, tmp_path: Path) -> None:
+    """A context line that is not there is ignored, and said."""
+    (tmp_path / "fuzz.patch").write_text(PATCH.replace(" name = b\n", " name = other\n"))
+    shown = guarded("diff", str(tmp_path / "fuzz.patch")).out
+    assert "  ! conf/site.conf: hunk 1 applies at line 1, with 1 context line ignored at each end\n" in shown

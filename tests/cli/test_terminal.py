@@ -76,6 +76,23 @@ def test_yes_applies(guarded: Any, terminal: Terminal, file: str) -> None:
     assert (guarded.directory / "conf/site.conf").read_text() == "port = 81\n"
 
 
+def test_a_hunk_that_applies_elsewhere_stands_above_the_question(
+    guarded: Any, terminal: Terminal, write: Callable[[str], str]
+) -> None:
+    """Whoever is asked about a patch sees that it does not apply where it says, also in the difference."""
+    hunk = (
+        "--- a/conf/site.conf\n+++ b/conf/site.conf\n@@ -4,3 +4,3 @@\n-port = 80\n+port = 8080\n host = a\n name = b\n"
+    )
+    process = start(guarded, terminal, "apply", write(hunk))
+    terminal.read_until("Apply exactly this? [y/N/d(iff)] ")
+    assert terminal.text.count("hunk 1 applies at line 1, 3 lines further up") == 1
+    terminal.type("d\n")
+    terminal.read_until("+port = 8080")
+    assert terminal.text.count("hunk 1 applies at line 1, 3 lines further up") == 2
+    terminal.type("n\n")
+    assert process.wait(20) == 3
+
+
 @pytest.mark.parametrize("reply", ["n\n", "\n", "what?\n", "\x04"])
 def test_anything_else_is_no(guarded: Any, terminal: Terminal, file: str, reply: str) -> None:
     """No, nothing, something else and the end of input all leave the workspace alone: exit 3, shown dim."""

@@ -136,12 +136,13 @@ def test_what_moved_after_the_plan_blocks_the_simulation(tmp_path: Path) -> None
 
 
 def test_what_was_repaired_or_moved_is_in_the_plan(tmp_path: Path) -> None:
-    """The rationale names repairs of the text, distances and ignored context, so that they can be approved."""
+    """The notes name repairs of the text, distances and ignored context, so that they can be approved."""
     ground = guard(tmp_path / "w", {"a": b"0\n0\n1\n2\n3\n4\n5\n6\nx\n"})
     text = b"--- a/a\n+++ b/a\n@@ -1,9 +1,9 @@\n 1\n 2\n 3\n-4\n+four\n 5\n 6\n 7\n"
-    rationale = planned(ground, parse(text)).rationale
-    assert "line 3 of the patch: the hunk says 9 old and 9 new lines; it has 7 and 7" in rationale
-    assert "a: hunk 1 applies at line 3, 2 lines further down, with 1 context lines ignored" in rationale
+    assert planned(ground, parse(text)).notes == (
+        "line 3 of the patch: the hunk says 9 old and 9 new lines; it has 7 and 7",
+        "a: hunk 1 applies at line 3, 2 lines further down, with 1 context line ignored at each end",
+    )
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def command(face: Face, file: str, yes: bool, preview: bool, shadow: ShadowKind,
             with attaching_report(face.screen), _telling_what_stands(hf, plan):
                 watcher, person = Watching(face.screen), person_at(face.screen)
                 simulated = hf.simulate(plan, shadow=shadow, watcher=watcher, person=person)
-        difference = PlannedDifference(hf.site, simulated.change_set.changes, simulated.sources)
+        difference = PlannedDifference(hf.site, simulated.change_set.changes, simulated.sources, plan.notes)
         tell_plan(face.screen, plan, simulated, difference)
         if not simulated.change_set and not plan.verify and not health_of(plan) and not _has_services(plan):
             _nothing_to_do(face.screen, plan)
@@ -185,6 +185,7 @@ def _nothing_to_do(screen: Screen, plan: Plan) -> None:
 
 def _previewed(screen: Screen, plan: Plan, simulated: Simulated) -> None:
     changes = [change_document(change) for change in simulated.change_set.changes if screen.form != "text"]
-    document = {"intent": plan.intent, "plan_digest": plan.digest, "change_set_digest": simulated.change_set.digest}
+    document = {"intent": plan.intent, "plan_digest": plan.digest, "change_set_digest": simulated.change_set.digest,
+                "notes": list(plan.notes)}  # fmt: skip
     screen.answer({"kind": "simulation", "id": plan.id, "status": "REHEARSED", **document, "changes": changes})
     screen.say("Preview only: nothing was changed, and no check was run.")

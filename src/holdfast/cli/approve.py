@@ -30,7 +30,7 @@ def command(face: Face, simulation: str, reason: str, typed: str) -> None:
     with changing(face) as hf:
         found, verified = hf.kept(simulation_asked(hf, simulation))
         decision = hf.evaluate(found, verified)
-        difference = PlannedDifference(hf.site, found.change_set.changes, found.sources)
+        difference = PlannedDifference(hf.site, found.change_set.changes, found.sources, found.plan.notes)
         if screen.form == "text":
             screen.say(screen.style(shown(found.plan.intent.strip().partition("\n")[0]), "bold"))
             for line in summary(difference):

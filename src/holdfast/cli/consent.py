@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.patch import painted, patch
 from holdfast.cli.screen import Screen
+from holdfast.cli.summary import note_lines
 from holdfast.errors import ApprovalNeeded
 
 if TYPE_CHECKING:
@@ -41,8 +42,10 @@ def require_consent(screen: Screen, question: str, difference: Difference, *, ye
 
 
 def show_difference(screen: Screen, difference: Difference, most_lines: int = 0) -> None:
-    """Every path, line by line; with `most_lines`, a word about the rest."""
+    """What to know about it, then every path, line by line; with `most_lines`, a word about the rest."""
     said = 0
+    for line in note_lines(difference.notes, most_lines or len(difference.notes)):
+        screen.say(line)
     origins = {change.origin for change in difference.changes} - {None}
     # A move is told once, where the file arrives.
     told = [change for change in difference.changes if change.path not in origins or change.post is not None]

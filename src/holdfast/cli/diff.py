@@ -63,7 +63,7 @@ def _planned(hf: Holdfast, plan: Plan) -> tuple[str, str, Difference]:
         raise InvalidInput(f"what {plan.agent} will do is not known before it worked",
                            hint=f"Give it the task first: holdfast simulate {plan.id}")  # fmt: skip
     rehearsal = hf.pipeline.simulator.simulate(plan)  # a look records nothing
-    return plan.id, "REHEARSED", PlannedDifference(hf.site, rehearsal.change_set.changes, rehearsal.sources)
+    return plan.id, "REHEARSED", PlannedDifference(hf.site, rehearsal.change_set.changes, rehearsal.sources, plan.notes)
 
 
 def _simulated(hf: Holdfast, id: str) -> tuple[str, str, Difference]:
@@ -72,7 +72,7 @@ def _simulated(hf: Holdfast, id: str) -> tuple[str, str, Difference]:
     from holdfast.engine.saving import load_simulation
 
     kept = load_simulation(hf.site, id)
-    return id, kept.report.status, PlannedDifference(hf.site, kept.change_set.changes, kept.sources)
+    return id, kept.report.status, PlannedDifference(hf.site, kept.change_set.changes, kept.sources, kept.plan.notes)
 
 
 def _past(hf: Holdfast, id: str) -> Difference:
@@ -98,4 +98,4 @@ def _show(screen: Screen, id: str, status: str, difference: Difference) -> None:
                 "note": ", ".join(sorted(reasons)),
             }
         )
-    screen.answer({"kind": "diff", "id": id, "status": status, "changes": items})
+    screen.answer({"kind": "diff", "id": id, "status": status, "notes": list(difference.notes), "changes": items})

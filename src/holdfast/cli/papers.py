@@ -46,7 +46,7 @@ def show_simulation(screen: Screen, hf: Holdfast, paper: Paper) -> None:
     tell_outcomes(screen, receipts)
     if screen.form == "text":
         screen.say(f"Changes    {count(len(changes), 'path')}; line by line: holdfast diff {paper.id}")
-        for line in summary(PlannedDifference(hf.site, changes, kept.sources)):
+        for line in summary(PlannedDifference(hf.site, changes, kept.sources, kept.plan.notes)):
             screen.say(line)
 
 

@@ -12,6 +12,7 @@ from holdfast.cli.moments import for_people
 from holdfast.cli.opening import reading
 from holdfast.cli.papers import show_logs, show_logs_of_simulation, show_paper, show_simulation, tell_outcomes
 from holdfast.cli.screen import Screen, shown
+from holdfast.cli.summary import note_lines
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count, duration, state
 from holdfast.errors import InvalidInput, UnknownId
@@ -128,6 +129,8 @@ def _show_plan(screen: Screen, id: str, document: Mapping[str, Any]) -> None:
         screen.say(f"  {step['action']} {shown(_target(step))}")
     if len(document["steps"]) > _MOST_STEPS:
         screen.say(f"  and {len(document['steps']) - _MOST_STEPS:,} more")
+    for line in note_lines(document.get("notes", ()), _MOST_STEPS):
+        screen.say(line)
 
 
 def _target(step: Mapping[str, Any]) -> str:

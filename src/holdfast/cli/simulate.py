@@ -83,6 +83,7 @@ def _document(simulated: Simulated, verified: Verified) -> dict[str, object]:
         "receipts": [receipt._asdict() for receipt in verified.receipts],
         "unverified": verified.unverified,
         "content_files": list(simulated.plan.content_files),
+        "notes": list(simulated.plan.notes),
         "changes": [change_document(change) for change in simulated.change_set.changes],
     }
 
@@ -90,7 +91,7 @@ def _document(simulated: Simulated, verified: Verified) -> dict[str, object]:
 def _tell(screen: Screen, hf: Holdfast, simulated: Simulated, verified: Verified) -> None:
     report, changes = simulated.report, simulated.change_set.changes
     screen.say(screen.style(shown(simulated.plan.intent.strip().partition("\n")[0]), "bold"))
-    for line in summary(PlannedDifference(hf.site, changes, simulated.sources)):
+    for line in summary(PlannedDifference(hf.site, changes, simulated.sources, simulated.plan.notes)):
         screen.say(line)
     for line in brought_along(simulated.plan):
         screen.say(line)

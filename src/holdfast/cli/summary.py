@@ -2,7 +2,7 @@
 
     ~ conf/site.conf    2 lines changed         + path   new            - path   removed (kept for undo)
     > current → releases/2                      m run.sh mode 0644 → 0755
-    → a.txt → b.txt     moved
+    → a.txt → b.txt     moved                   ! what to know besides, such as a hunk that applied elsewhere
 
 What is inside a removed or moved directory is counted, not listed. Lines are counted for the first files only,
 and only in small texts: a summary must not cost more than the change.
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.cli.documents import action_of
+from holdfast.cli.screen import shown
 from holdfast.cli.words import count, size
 from holdfast.model.path import parent_of, printable
 
@@ -44,7 +45,13 @@ def summary(difference: Difference) -> list[str]:
     text = [f"  {line.sign} {line.name.ljust(width)}  {line.what}".rstrip() for line in lines]
     if len(told) > MOST_LINES:
         text.append(f"  and {len(told) - MOST_LINES:,} more")
-    return text
+    return [*text, *note_lines(difference.notes, MOST_LINES)]
+
+
+def note_lines(notes: Sequence[str], most: int) -> list[str]:
+    """Each note on a line of its own, escaped, at most so many and a word about the rest."""
+    text = [f"  ! {shown(note)}" for note in notes[:most]]
+    return [*text, f"  ! and {len(notes) - most:,} more"] if len(notes) > most else text
 
 
 def _told(changes: Sequence[Change]) -> Iterator[Change]:

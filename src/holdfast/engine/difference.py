@@ -52,16 +52,23 @@ class Difference(Protocol):
     @property
     def changes(self) -> Sequence[Change]: ...
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What to know about it besides the paths (`Plan.notes`)."""
+
     def compared(self, changes: Sequence[Change]) -> Iterator[Compared]: ...
 
 
 class PlannedDifference:
     """A change that has not happened."""
 
-    def __init__(self, site: Site, changes: Sequence[Change], sources: Mapping[str, Source]) -> None:
+    def __init__(
+        self, site: Site, changes: Sequence[Change], sources: Mapping[str, Source], notes: Sequence[str] = ()
+    ) -> None:
         self._site = site
         self._sources = sources
         self.changes = changes
+        self.notes = notes
 
     def compared(self, changes: Sequence[Change]) -> Iterator[Compared]:
         for change in changes:
@@ -90,6 +97,7 @@ class PastDifference:
         self._slots = {op.path: op.slot for op in ops if op.slot}
         self._blobs = Blobs(site.state)
         self.changes = _changes_of(ops)
+        self.notes: Sequence[str] = ()
 
     def compared(self, changes: Sequence[Change]) -> Iterator[Compared]:
         for start in range(0, len(changes), _BATCH):

@@ -7,8 +7,8 @@ Invariants
   T2  Each step names what it found: a file that is changed, copied or deleted is guarded by its whole old content,
       a new one by its absence. What moved between plan and simulation blocks the simulation.
   T3  All files of the patch apply, or there is no plan; every reason is told.
-  T4  Wherever a hunk did not go exactly where it said, and whatever in the text was repaired, the plan's rationale says
-      so: a person approves it knowing.
+  T4  Wherever a hunk did not go exactly where it said, and whatever in the text was repaired, a note of the plan says
+      so: it is shown wherever the change is shown, and a person approves it knowing.
   T5  Old contents are those of the workspace, for every file, whatever the order in the patch; only the steps are put
       into an order in which each target is free.
 
@@ -88,7 +88,7 @@ def plan_of_patch(site: Site, patch: Patch, intent: str) -> Plan:
     if not steps:
         raise Blocked("the patch changes nothing")
     repairs = [f"line {repair.line} of the patch: {repair.what}" for repair in patch.repairs]
-    return Plan(intent, steps, rationale="\n".join([*repairs, *(note for one in made for note in one.notes)]))
+    return Plan(intent, steps, notes=(*repairs, *(note for one in made for note in one.notes)))
 
 
 def _made(site: Site, file: FilePatch) -> _Made | NotApplying:
@@ -196,10 +196,15 @@ def _notes(file: FilePatch, outcome: Applied) -> Iterable[str]:
     for number, placed in enumerate(outcome.hunks, 1):
         if not placed.offset and not placed.fuzz:
             continue
-        moved = f"{abs(placed.offset)} lines {'further down' if placed.offset > 0 else 'further up'}"
+        lines = "line" if abs(placed.offset) == 1 else "lines"
+        moved = f"{abs(placed.offset)} {lines} {'further down' if placed.offset > 0 else 'further up'}"
         told = [moved] if placed.offset else []
-        told += [f"with {placed.fuzz} context lines ignored at each end"] if placed.fuzz else []
+        told += [f"with {_context(placed.fuzz)} ignored at each end"] if placed.fuzz else []
         yield f"{printable(file.path)}: hunk {number} applies at line {placed.line}, {', '.join(told)}"
+
+
+def _context(lines: int) -> str:
+    return "1 context line" if lines == 1 else f"{lines} context lines"
 
 
 def _worded(file: FilePatch, outcome: NotApplying) -> str:

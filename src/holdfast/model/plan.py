@@ -212,6 +212,9 @@ class Plan:
     verify_mode: VerifyMode = "auto"
     # Health checks asked for in plain words.
     health_words: tuple[str, ...] = ()
+    # What a person must know before saying yes and no step tells, such as a hunk of a patch that applied elsewhere.
+    # Holdfast writes them; no change file can.
+    notes: tuple[str, ...] = ()
     # Files beside the change file that contents were read from: told to whoever says yes, no part of what is done.
     content_files: tuple[str, ...] = field(default=(), compare=False)
     # Over everything above, contents included; made once, since it reads every byte of them.
@@ -270,6 +273,7 @@ class Plan:
             "health_checks": [check_document(check) for check in self.health],
             **_if_any("health_in_words", [masked_words(text) for text in self.health_words]),
             **({"verify_mode": self.verify_mode} if self.verify_mode != "auto" else {}),
+            **_if_any("notes", self.notes),
             "rollback_plan": "restore every touched path from the journal, then prove it by digest",
             "on_failure": self.on_failure,
         }

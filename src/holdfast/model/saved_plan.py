@@ -61,6 +61,7 @@ def plan_from(document: Mapping[str, Any], find: Finder = digested) -> Plan:
             unverified_because=document["unverified_because"],
             verify_mode=document.get("verify_mode", "auto"),
             health_words=tuple(document.get("health_in_words", ())),
+            notes=tuple(document.get("notes", ())),
             steps=tuple(step_from(row, find) for row in document["steps"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
