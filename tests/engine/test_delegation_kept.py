@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from guarded import guard
+from blake3 import blake3
+
+from guarded import guard, put
+from holdfast.engine.replay import replay_all
 from holdfast.engine.tracing import trace
 from holdfast.model.plan import Agent, Plan
 from holdfast.store.blobs import Blobs
@@ -33,3 +36,36 @@ def test_a_trace_from_an_execution_shows_the_agent(tmp_path: Path) -> None:
     for id in (plan.id, simulated.report.id, done.id):
         kinds = [link.kind for link in trace(ground.hf.ledger, id)]
         assert (kinds[0], kinds[-1]) == ("delegation", "execution")
+
+
+def test_a_decision_names_the_instructions_an_agent_was_given(tmp_path: Path) -> None:
+    """The decision on an agent's work has the digest of each instruction file, and replays to the same; a person's
+    change was made under none."""
+    told = {"AGENTS.md": b"Be kind.\n", "sub/CLAUDE.md": b"Use tabs.\n", "docs/agents.md": b"none\n"}
+    ground = guard(tmp_path / "workspace", {"a.txt": b"a\n", **told})
+    agent = ScriptedAgent(WriteFile("b.txt", "b\n"))
+    plan = Plan("x", (Agent(agent.name, "Create b.txt"),))
+    decision = ground.hf.evaluate(ground.hf.simulate(plan, agents={agent.name: agent}))
+    assert decision.instructions == tuple(
+        (name, blake3(told[name]).hexdigest()) for name in ("AGENTS.md", "sub/CLAUDE.md")
+    )
+    assert {row.verdict for row in replay_all(ground.hf.site, ground.hf.ledger)} == {"same"}
+    own = ground.hf.evaluate(ground.hf.simulate(Plan("y", (put("c.txt", b"c\n"),))))
+    assert own.instructions == ()
+
+
+def test_very_many_instruction_files_are_named_in_few_rows(tmp_path: Path) -> None:
+    """The nearest hundred are named; one row stands for the others, and changes when one of them does."""
+    files = {f"d{n:03}/AGENTS.md": b"x\n" for n in range(120)}
+    ground = guard(tmp_path / "workspace", {"AGENTS.md": b"top\n", **files})
+    found = []
+    for content in ("b\n", "c\n"):
+        agent = ScriptedAgent(WriteFile("b.txt", content))
+        plan = Plan("x", (Agent(agent.name, "Create b.txt"),))
+        found.append(ground.hf.evaluate(ground.hf.simulate(plan, agents={agent.name: agent})).instructions)
+        (ground.path / "d119" / "AGENTS.md").write_bytes(b"y\n")
+    first, second = found
+    assert len(first) == 101
+    assert [row[0] for row in first[:2]] == ["", "AGENTS.md"]
+    assert first[1:] == second[1:]
+    assert first[0] != second[0]

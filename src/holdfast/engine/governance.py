@@ -36,7 +36,7 @@ from holdfast.gates.policy import Policy
 from holdfast.gates.self_tests import sound
 from holdfast.gates.write_gate import decide
 from holdfast.model.approval import Answer, Approval
-from holdfast.model.canonical import Json, whole_characters
+from holdfast.model.canonical import Json, digest_of, whole_characters
 from holdfast.model.configuration import Settings
 from holdfast.model.decision import Decision
 from holdfast.model.execution import Receipt
@@ -49,6 +49,8 @@ from holdfast.store.blobs import Blobs
 from holdfast.store.ledger import Ledger
 from holdfast.store.signing import Signer, is_signed, load_or_create_signer
 from holdfast.workspace.site import Site
+
+_MOST_INSTRUCTIONS = 100
 
 
 class Custody(NamedTuple):
@@ -120,6 +122,8 @@ class Governance:
             author=simulated.plan.agent or PERSON,
             links=leading_to(changes.paths, around.links, self._site.path),
             tree_files=around.files,
+            # A person's change was made under nobody's instructions.
+            instructions=_bounded(around.instructions) if simulated.plan.agent else (),
             lands_as=tree,
             health_in_words=health_in_words(simulated.plan),
         )
@@ -266,6 +270,13 @@ class Governance:
             raise UnknownId(f"the ledger knows no simulation {simulation}", hint="Simulate the plan first.")
         made_by = str(first.get("by", ""))
         return Custody(str(first["digest"]), tuple(decisions), tuple(approvals), frozenset(used), made_by)
+
+
+def _bounded(instructions: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Those nearest to the top; where a repository has more, a row without a path stands for the others."""
+    rows = sorted(instructions, key=lambda row: (row[0].count("/"), row[0]))
+    rest = rows[_MOST_INSTRUCTIONS:]
+    return (*rows[:_MOST_INSTRUCTIONS], *([("", digest_of([list(row) for row in rest]))] if rest else ()))
 
 
 def _about(decision: Decision) -> _About:

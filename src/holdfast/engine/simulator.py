@@ -23,7 +23,7 @@ from holdfast.execution.services import Action
 from holdfast.model.changeset import ChangeSet, change_set
 from holdfast.model.configuration import Settings
 from holdfast.model.image import Seen
-from holdfast.model.path import TOOL_DIRECTORIES
+from holdfast.model.path import INSTRUCTION_FILES, TOOL_DIRECTORIES
 from holdfast.model.plan import Agent, Delete, Move, Plan, Run, Service, Step, described, step_id
 from holdfast.model.simulation import Outcome, Precondition, SimulatedStep, Simulation
 from holdfast.simulation.rehearsal import Rehearsal, StepReport, Unrehearsable, rehearse
@@ -58,11 +58,13 @@ class Simulated(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """What the write gate must know of the tree around a change: its symbolic links, and how many files it has."""
+    """What the write gate must know of the tree around a change: its symbolic links, how many files it has, and the
+    files that agents read as instructions, with the digests of their contents."""
 
     tree: str
     links: tuple[tuple[str, str], ...]
     files: int
+    instructions: tuple[tuple[str, str], ...] = ()
 
 
 class Simulator:
@@ -161,7 +163,12 @@ class Simulator:
         return snapshot(self._site.path, self._site.state.path)
 
     def _known(self, tree: Snapshot) -> Snapshot:
-        self._looked_at = Surroundings(tree.digest, tuple(tree.links()), tree.files_outside(TOOL_DIRECTORIES))
+        self._looked_at = Surroundings(
+            tree.digest,
+            tuple(tree.links()),
+            tree.files_outside(TOOL_DIRECTORIES),
+            tuple(tree.files_named(INSTRUCTION_FILES)),
+        )
         return tree
 
     def _save_log(self, data: bytes) -> str:

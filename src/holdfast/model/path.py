@@ -21,6 +21,12 @@ TOOL_DIRECTORIES = frozenset(
     """node_modules .venv venv site-packages __pycache__ .tox .nox .mypy_cache .pytest_cache .ruff_cache""".split()
 )
 
+# What agents read as instructions of the project, at any depth.
+INSTRUCTION_FILES = frozenset(
+    """AGENTS.md AGENTS.override.md AGENT.md CLAUDE.md CLAUDE.local.md GEMINI.md QWEN.md CONVENTIONS.md .goosehints
+    .cursorrules .windsurfrules .clinerules copilot-instructions.md""".split()
+)
+
 _PROTECTED = {STATE_DIRECTORY, ".git"}
 # Code points that some file systems drop when they compare names.
 _IGNORABLE = dict.fromkeys(

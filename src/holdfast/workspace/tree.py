@@ -144,6 +144,20 @@ class Snapshot:
                     if record[:1] == SYMLINK:
                         yield os.fsdecode(prefix + name), os.fsdecode(extra)
 
+    def files_named(self, names: frozenset[str]) -> Iterator[tuple[str, str]]:
+        """Files with one of these names, at any depth, and the digests of their contents; in no order."""
+        wanted = {os.fsencode(name) for name in names}
+        waiting = [(self._root, b"")]
+        while waiting:
+            block, prefix = waiting.pop()
+            here = any(name in block.facts for name in wanted)
+            found = block.names() if block.children or here else []
+            waiting += [(child, prefix + found[place] + b"/") for place, child in block.children.items()]
+            for place, name in enumerate(found if here else ()):
+                image = block.image(place) if name in wanted else None
+                if image is not None and image.kind == "file":
+                    yield os.fsdecode(prefix + name), image.digest
+
     def specials(self) -> Iterator[tuple[str, Special]]:
         """Devices, FIFOs, sockets and mount points: seen, never opened."""
         for item in self._items():
