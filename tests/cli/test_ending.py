@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -41,16 +40,14 @@ def test_a_failed_health_check_is_told_as_one(tmp_path: Path) -> None:
 
 
 def test_a_change_that_landed_unrecorded_is_told_with_its_execution(tmp_path: Path) -> None:
-    """The change stands, its row does not: exit 1, changed, and the way on; the execution is attached."""
-    ground = guard(tmp_path, {"a": b"0"})
+    """It stands, and the ledger cannot be written: exit 1, changed, and the way on; the execution is attached."""
+    calls = Refusing("pwrite", errno.EIO, lambda fd, data, offset: b'"kind":"execution"' in bytes(data))
+    ground = guard(tmp_path, {"a": b"0"}, calls)
     rehearsal = ground.ready(ground.plan(put("a", b"1")))
-    ground.hf.records._db.execute("PRAGMA busy_timeout=50")
-    other = sqlite3.connect(ground.state / "holdfast.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    calls.armed = True
     screen = Screen("json", colour=False)
     with pytest.raises(HoldfastError) as caught, telling_failure(screen, ground.hf):
         rehearsal.execute()
-    other.close()
     assert (caught.value.exit_status, caught.value.changed) == (1, True)
     assert "the next verb" in caught.value.hint
     assert ground.hf.last is not None and ground.hf.last.status == "COMPLETED"

@@ -6,11 +6,10 @@ from dataclasses import asdict
 
 import click
 
-from holdfast.cli.opening import repair_if_free
+from holdfast.cli.opening import opened, repair_if_free
 from holdfast.cli.verbs import Face, global_options, verb
 from holdfast.cli.words import count
 from holdfast.errors import HoldfastError, Tampering
-from holdfast.wiring import open as open_workspace
 
 command = click.Group(
     "audit", help="Check the ledger, and decide again what was decided.", no_args_is_help=False, params=global_options()
@@ -21,7 +20,7 @@ command = click.Group(
 def verify(face: Face) -> None:
     """Check every record against the chain, the key and the anchor; say where it was touched."""
     screen = face.screen
-    with open_workspace() as hf:
+    with opened(face) as hf:
         try:
             repair_if_free(screen, hf)
         except HoldfastError as error:
@@ -44,7 +43,7 @@ def replay(face: Face) -> None:
     from holdfast.engine.replay import replay_all
 
     screen = face.screen
-    with open_workspace() as hf:
+    with opened(face) as hf:
         repair_if_free(screen, hf)
         found = replay_all(hf.site, hf.ledger)
     different = [item for item in found if item.verdict not in ("same", "inputs gone")]

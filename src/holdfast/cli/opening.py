@@ -21,24 +21,36 @@ from holdfast.wiring import Holdfast
 from holdfast.wiring import open as open_workspace
 
 if TYPE_CHECKING:
+    from holdfast.engine.pipeline import Progress
     from holdfast.workspace.recovery import Unsettled
 
 _PATIENCE_S = 5.0
 
 
 @contextmanager
+def opened(face: Face, *, wait: float = 0.0, progress: Progress | None = None) -> Iterator[Holdfast]:
+    """The workspace as it is; what its tables could not be used for is told at the end."""
+    with open_workspace(wait=wait, progress=progress) as hf:
+        try:
+            yield hf
+        finally:
+            if hf.records.trouble:
+                face.screen.note(hf.records.trouble)
+
+
+@contextmanager
 def reading(face: Face) -> Iterator[Holdfast]:
-    with open_workspace() as hf:
+    with opened(face) as hf:
         _repair_if_there_is_room(face.screen, hf)
         yield hf
 
 
 @contextmanager
 def changing(face: Face) -> Iterator[Holdfast]:
-    from holdfast.cli.progress import Progress
+    from holdfast.cli.progress import Progress as Bar
 
-    progress = Progress(face.screen)
-    with open_workspace(wait=face.options.wait, progress=progress) as hf, _patient(face.screen):
+    progress = Bar(face.screen)
+    with opened(face, wait=face.options.wait, progress=progress) as hf, _patient(face.screen):
         tell_recovery(face.screen, hf.recover())
         newest = _newest(hf)
         try:

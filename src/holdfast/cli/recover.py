@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.opening import recovery_sentence
+from holdfast.cli.opening import opened, recovery_sentence
 from holdfast.cli.screen import shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.model.path import printable
-from holdfast.wiring import open as open_workspace
 
 
 @verb(name="recover")
 @click.option("--accept", is_flag=True, help="Keep what others changed as it stands, and close the matter.")
 def command(face: Face, accept: bool) -> None:
     """Repair what a crash left. Every other verb does this too, before its own work."""
-    with open_workspace(wait=face.options.wait) as hf:
+    with opened(face, wait=face.options.wait) as hf:
         found = hf.recover(accept=accept)
         workspace = hf.id
     if found is None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.documents import list_document
+from holdfast.cli.opening import opened
 from holdfast.cli.run_told import label, task_document
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count
-from holdfast.wiring import open as open_workspace
 
 _PATIENCE_S = 30.0
 
@@ -18,7 +18,7 @@ _PATIENCE_S = 30.0
 @click.option("--run", "run", default="", metavar="RUN", help="Of this run; the newest one if not given.")
 def command(face: Face, tasks: tuple[str, ...], run: str) -> None:
     """Set TASK… back to do. One that landed is refused: undo it first. Nothing in the workspace is touched."""
-    with open_workspace(wait=max(face.options.wait, _PATIENCE_S)) as hf:
+    with opened(face, wait=max(face.options.wait, _PATIENCE_S)) as hf:
         moved = hf.runs.again(tasks, run, because="it was reset")
         standing = hf.runs.standing(moved[0].run)
     known = {task.id: task for task, _ in standing.rows()}

@@ -61,9 +61,9 @@ def command(face: Face, task: str, reply: Reply | None, reason: str, typed: str,
     """Say what waits for you, and why; on a terminal ask about one after the other: y, n, d(iff), s(kip), or later."""
     if reply is not None and not task:
         raise InvalidInput("name the task that this answers", hint="Nothing was changed. See: holdfast review")
-    from holdfast.wiring import open as open_workspace
+    from holdfast.cli.opening import opened
 
-    with open_workspace(wait=max(face.options.wait, _PATIENCE_S)) as hf:
+    with opened(face, wait=max(face.options.wait, _PATIENCE_S)) as hf:
         standing = hf.runs.standing(run)
         waiting = _waiting(hf, standing, task)
         desk = _Desk(face.screen, hf, standing, reason, typed)

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
-from holdfast.cli.opening import tell_recovery
+from holdfast.cli.opening import opened, tell_recovery
 from holdfast.cli.run_told import Ending, ending_of, tell_ending
 from holdfast.cli.run_view import RunView
 from holdfast.cli.screen import SCHEMA, Screen
@@ -33,7 +33,6 @@ from holdfast.engine.stop_wish import stopped_by_a_person
 from holdfast.errors import HoldfastError, Interrupted
 from holdfast.model.run import RunEvent, RunFinished, RunRecord, TaskCompleted, TaskMoved
 from holdfast.wiring import Holdfast
-from holdfast.wiring import open as open_workspace
 
 if TYPE_CHECKING:
     from holdfast.agents.protocol import Person
@@ -46,7 +45,7 @@ _NOW = "Interrupted. What was under way is settled by: holdfast resume"
 @contextmanager
 def driving(face: Face) -> Iterator[Holdfast]:
     """The workspace, repaired; Locked when another process is at work in it."""
-    with open_workspace(wait=face.options.wait) as hf:
+    with opened(face, wait=face.options.wait) as hf:
         tell_recovery(face.screen, hf.recover())
         yield hf
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.cli.documents import row_document
 from holdfast.cli.moments import clock_time, for_people, for_programs
-from holdfast.cli.opening import repair_if_free
+from holdfast.cli.opening import opened, repair_if_free
 from holdfast.cli.screen import shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count, duration, state
 from holdfast.errors import HoldfastError
 from holdfast.model.path import printable
 from holdfast.wiring import Holdfast
-from holdfast.wiring import open as open_workspace
 
 if TYPE_CHECKING:
     from holdfast.model.task import TaskRecord
@@ -36,7 +35,7 @@ def command(face: Face) -> int:
     """Say how the workspace stands: last execution, tree digest, open trouble."""
     screen = face.screen
     locks = _Locks()
-    with open_workspace() as hf:
+    with opened(face) as hf:
         trouble = _trouble(face, hf, locks)
         tree = hf.tree()
         rows = hf.log(limit=1)

@@ -6,9 +6,9 @@ import time
 
 import click
 
+from holdfast.cli.opening import opened
 from holdfast.cli.screen import shown
 from holdfast.cli.verbs import Face, verb
-from holdfast.wiring import open as open_workspace
 
 
 @verb(name="stop")
@@ -17,7 +17,7 @@ from holdfast.wiring import open as open_workspace
 def command(face: Face, run: str, now: bool) -> None:
     """Ask RUN (or the newest one) to finish the landing that is under way, and to stop. It can be resumed."""
     screen = face.screen
-    with open_workspace() as hf:
+    with opened(face) as hf:
         found, pulse = hf.runs.find(run), hf.runs.pulse()
         mine = pulse if pulse is not None and pulse.run == found.id else None
         life = mine.life(time.time_ns()) if mine is not None else "ended"

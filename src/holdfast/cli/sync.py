@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from holdfast.cli.opening import opened
 from holdfast.cli.screen import shown
 from holdfast.cli.verbs import Face, verb
-from holdfast.wiring import open as open_workspace
 
 _PATIENCE_S = 30.0
 
@@ -16,7 +16,7 @@ _PATIENCE_S = 30.0
 def command(face: Face, run: str) -> None:
     """Tick what RUN (or the newest one) landed and what stands, untick what was undone, and make the commits that could
     not be made then, or say why not."""
-    with open_workspace(wait=max(face.options.wait, _PATIENCE_S)) as hf:
+    with opened(face, wait=max(face.options.wait, _PATIENCE_S)) as hf:
         found = hf.runs.find(run)
         synced = hf.runs.sync(found.id)
     face.screen.answer({"kind": "run", "id": found.id, "status": found.state, "roadmap": found.roadmap,

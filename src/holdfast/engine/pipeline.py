@@ -368,7 +368,7 @@ class Pipeline:
         try:
             found = finish(self.site)
             # Rows lost in a power cut come back before a newer one is written, so that none is skipped for good.
-            catch_up(self.ledger, self.records)
+            catch_up(self.site, self.ledger, self.records)
             if found is not None:
                 self._settle_unsettled(self._without_services(found, accepted=finish is accept_divergence))
         except HoldfastError as error:

@@ -23,7 +23,7 @@ from holdfast.store.chain import Entry
 from holdfast.store.database import Records, Row
 from holdfast.store.documents import packed
 from holdfast.store.ledger import Ledger
-from holdfast.workspace.folder import keep, remove_stage
+from holdfast.workspace.folder import is_folder_there, keep, remove_stage
 from holdfast.workspace.site import Site
 
 KIND = "execution"
@@ -63,8 +63,8 @@ def settle(site: Site, ledger: Ledger, records: Records, closing: Closing) -> En
     return entry
 
 
-def catch_up(ledger: Ledger, records: Records) -> int:
-    """Project ledger entries that the tables lost; the number of them."""
+def catch_up(site: Site, ledger: Ledger, records: Records) -> int:
+    """Project ledger entries that the tables lost; the number of them. What gc forgot is no longer kept."""
     head = ledger.head()
     known = records.projected
     if head is None or head.seq <= known:
@@ -77,14 +77,16 @@ def catch_up(ledger: Ledger, records: Records) -> int:
             break
         missing.append(entry)
     for entry in reversed(missing):
+        if entry.seq <= records.projected:
+            continue  # after a fault of the database all of them are there already
         if entry.kind == KIND:
-            project(records, entry, None)
+            project(records, entry, None, kept=is_folder_there(site, str(entry.body["execution_id"])))
         elif not project_paper(records, entry) and not project_run(records, entry):
             records.mark_projected(entry.seq)
     return len(missing)
 
 
-def project(records: Records, entry: Entry, execution: Execution | None) -> None:
+def project(records: Records, entry: Entry, execution: Execution | None, *, kept: bool = True) -> None:
     """One ledger entry as a row."""
     body = entry.body
     committed = body["status"] == "COMPLETED"
@@ -97,7 +99,7 @@ def project(records: Records, entry: Entry, execution: Execution | None) -> None
         at_ns=entry.at_ns,
         changes=_int(body["changes"]),
         live=committed,
-        kept=bool(body["kept"]),
+        kept=bool(body["kept"]) and kept,
         summary=body,
     )
     document = None

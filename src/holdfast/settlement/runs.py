@@ -94,17 +94,26 @@ def project_run(records: Records, entry: Entry) -> bool:
     runs = Runs(records)
     if not runs.exist():
         runs.prepare()
-    if entry.kind == RUN:
-        body = entry.body
-        runs.save_run(RunRow(str(body["id"]), str(body["roadmap"]), str(body["state"]), entry.at_ns, body))
-    elif entry.kind == ANSWER:
-        runs.save_answer(_said(entry.body, entry.at_ns))
-    else:
-        record = folded(task_record(runs, str(entry.body["run"]), str(entry.body["task"])), entry.body, entry.at_ns)
-        agent = record.tried[-1].agent if record.tried else ""
-        runs.save_task(TaskRow(record.run, record.task, record.state, agent, record.at_ns, _document(record)))
-    records.mark_projected(entry.seq)
+    records.dependably(lambda: _project(records, runs, entry))
     return True
+
+
+def _project(records: Records, runs: Runs, entry: Entry) -> None:
+    """The row and the mark together: an entry that is folded twice would count its attempt twice."""
+    with records.connection as transaction:
+        transaction.execute("BEGIN IMMEDIATE")
+        if entry.seq <= records.projected:
+            return
+        if entry.kind == RUN:
+            body = entry.body
+            runs.save_run(RunRow(str(body["id"]), str(body["roadmap"]), str(body["state"]), entry.at_ns, body))
+        elif entry.kind == ANSWER:
+            runs.save_answer(_said(entry.body, entry.at_ns))
+        else:
+            record = folded(task_record(runs, str(entry.body["run"]), str(entry.body["task"])), entry.body, entry.at_ns)
+            agent = record.tried[-1].agent if record.tried else ""
+            runs.save_task(TaskRow(record.run, record.task, record.state, agent, record.at_ns, _document(record)))
+        records.mark_projected(entry.seq)
 
 
 def task_record(runs: Runs, run: str, task: str) -> TaskRecord:

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from holdfast.errors import Tampering
 from holdfast.model.path import printable
-from holdfast.store.database import Records, in_our_words
+from holdfast.store.database import Tables, dependable
 
 BreakerState = Literal["CLOSED", "OPEN", "HALF_OPEN"]
 BREAKER_STATES: tuple[BreakerState, ...] = ("CLOSED", "OPEN", "HALF_OPEN")
@@ -62,25 +62,22 @@ class Adapter(NamedTuple):
     at_ns: int = 0
 
 
-class Adapters:
+class Adapters(Tables):
     """The table, on the connection of the records."""
 
-    def __init__(self, records: Records) -> None:
-        self._db = records.connection
-
-    @in_our_words()
+    @dependable
     def all(self) -> tuple[Adapter, ...]:
         """Every adapter that was ever used, by name."""
         if not self._there():
             return ()
         return tuple(_believed(row) for row in self._db.execute(f"{_SELECT} ORDER BY name"))
 
-    @in_our_words()
+    @dependable
     def get(self, name: str) -> Adapter:
         """What is known of it; a fresh one for a name that was never used."""
         return self._row(name) if self._there() else Adapter(name)
 
-    @in_our_words()
+    @dependable
     def change(self, name: str, change: Callable[[Adapter], tuple[Adapter, _Told]]) -> _Told:
         """Replace the row by what `change` makes of it, and return what `change` tells (R1, R2)."""
         self._db.execute("BEGIN IMMEDIATE")

@@ -4,6 +4,19 @@ The ledger and the journals are the truth; these tables are a projection of them
 They are written without waiting for the disk (a process crash loses nothing, a power cut may lose the last rows);
 Documents are packed (see `documents`).
 `Records.projected` says up to which ledger entry they go, and what is missing is projected again at the next verb.
+
+    a call fails                          what happens
+    ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    once                                  the database is opened again, and the call repeated
+    twice: it cannot be read or written   the call is repeated on tables in memory, filled from the ledger
+    twice: it is damaged                  the same; the file is set aside, and the next verb makes a new one
+
+Invariants
+  T1  No fault of this file stops a verb or changes what it says: the ledger has every record, and a fault after the
+      commit is no failure of the change. `trouble` says in words what happened.
+      One exception: a plan is not in the ledger, and one that cannot be kept is refused, before anything was changed.
+  T2  What is repeated is a whole call, from its beginning. Each of them can be repeated.
+  T3  The file that is set aside is the one that was open here: another process may have made a new one since.
 """
 
 from __future__ import annotations
@@ -12,11 +25,13 @@ import json
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import wraps
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
-from holdfast.errors import Blocked, DiskFull, HoldfastError, Tampering, UnknownId
+from holdfast.errors import Blocked, DiskFull, Tampering, UnknownId, Unsupported
 from holdfast.model.canonical import Json
 from holdfast.store.documents import unpacked
 from holdfast.store.footing import Mode, copy_of, footing_of, set_mode
@@ -43,8 +58,11 @@ CREATE INDEX IF NOT EXISTS approvals_by_simulation ON approvals(subject);
 """
 # 2: the papers between a plan and its execution. A database of version 1 gets the tables when it is opened.
 VERSION = 2
-# SQLite keeps to itself what the kernel said: a disk without room for a new file is one that cannot be opened.
-_NO_WAY_TO_WRITE = "See that the disk has room and can be written, then do it again."
+_CANNOT_BE_USED = "See that the disk has room and can be written, then do it again."
+_HEADER = 100
+# What the file can do to us; and what is our mistake.
+_FAULTS = (sqlite3.Error, ValueError, zlib.error)
+_MISTAKES = (sqlite3.ProgrammingError, sqlite3.InterfaceError)
 Table = Literal["simulations", "decisions", "approvals"]
 TABLES: tuple[Table, ...] = ("simulations", "decisions", "approvals")
 
@@ -73,84 +91,215 @@ class Paper(NamedTuple):
     document: dict[str, Json]
 
 
+_Said = TypeVar("_Said")
+_Given = ParamSpec("_Given")
+
+
+class OnTables(Protocol):
+    """Whatever has tables in this database."""
+
+    @property
+    def records(self) -> Records: ...
+
+
+_Owner = TypeVar("_Owner", bound=OnTables)
+
+
+def dependable(
+    method: Callable[Concatenate[_Owner, _Given], _Said],
+) -> Callable[Concatenate[_Owner, _Given], _Said]:
+    """A call on the tables that a fault of the file does not stop (T1). It must be one that can be repeated (T2)."""
+
+    @wraps(method)
+    def called(owner: _Owner, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Said:
+        return owner.records.dependably(lambda: method(owner, *args, **kwargs))
+
+    return called
+
+
 @contextmanager
 def in_our_words() -> Iterator[None]:
-    """SQLite's errors as ours: what cannot be used now, and what is broken."""
+    """SQLite's errors as ours, where no table in memory helps either."""
     try:
         yield
     except (sqlite3.ProgrammingError, sqlite3.InterfaceError):
         raise  # our mistake, not the file's
-    except sqlite3.OperationalError as error:
+    except (sqlite3.Error, ValueError, zlib.error) as error:  # ValueError: a column that holds no JSON, no number
         if _kind(error) == sqlite3.SQLITE_FULL:
             raise DiskFull(f".holdfast/holdfast.db cannot be written: {error}") from error
-        hint = _NO_WAY_TO_WRITE if _is_about_the_disk(error) else ""
-        raise Blocked(f".holdfast/holdfast.db cannot be used: {error}", hint=hint) from error
-    except (sqlite3.DatabaseError, ValueError) as error:  # ValueError: a column that holds no JSON, no number
-        raise Tampering(
-            f".holdfast/holdfast.db is damaged: {error}",
-            hint="It can be rebuilt: move it away and run 'holdfast recover'. Nothing else was changed.",
-        ) from error
+        raise Blocked(f".holdfast/holdfast.db cannot be used: {error}", hint=_CANNOT_BE_USED) from error
+
+
+def _nothing_to_fill_from(records: Records) -> None:
+    """Where the tables are opened without a ledger."""
 
 
 class Records:
-    """The tables. `volatile` means in memory, because the disk has no room or cannot be written:
-    a copy, brought up to the ledger when opened, so that looking, recovering and gc still work.
+    """The tables. `volatile` means in memory, because the file cannot be used: filled from the ledger by `refill`,
+    so that what is said is true, and looking, recovering, landing and gc still work.
     """
 
-    def __init__(self, state: str, *, read_only: bool = False) -> None:
-        path = os.path.join(state, "holdfast.db")
-        for part in (path, f"{path}-wal", f"{path}-shm", f"{path}-journal"):
-            _refuse_irregular(part)
-        has_room, mode = footing_of(state)
-        self.volatile = not has_room
+    def __init__(
+        self, state: str, *, read_only: bool = False, refill: Callable[[Records], None] = _nothing_to_fill_from
+    ) -> None:
+        self._path = os.path.join(state, "holdfast.db")
+        self._read_only = read_only
+        self._refills = [refill]
+        self._inside = False  # of a call: what it calls in turn is repeated with it
+        self._inode = 0
+        self.trouble = ""
+        has_room, self._mode = footing_of(state)
+        self.volatile = False
+        with in_our_words():
+            self._open_somehow(has_room)
+
+    def _open_somehow(self, has_room: bool) -> None:
         try:
-            if has_room:
-                self._open(path, read_only, mode)
-            else:
-                self._open_copy(path)
-        except (Blocked, DiskFull) as error:
-            if has_room and not _is_about_the_disk(error.__cause__):
+            for part in self._parts():
+                _refuse_irregular(part)
+        except OSError as error:
+            self._in_memory(_empty, error)  # what cannot be looked at is not opened
+            return
+        if not has_room:
+            self._in_memory(self._copied)
+            return
+        try:
+            self._open()
+        except _FAULTS as error:
+            if isinstance(error, _MISTAKES):
                 raise
-            self._open(":memory:", read_only=False, mode="DELETE")
-            self.volatile = True
+            self._mend(error)
 
-    def _open(self, path: str, read_only: bool, mode: Mode) -> None:
-        with in_our_words():
-            self._db = sqlite3.connect(path, timeout=10, isolation_level=None)
-        self._made_ready(read_only, mode)
+    def _mend(self, error: Exception) -> None:
+        """The database could not be opened: once more, then a new one in place of a damaged one, then memory."""
+        for is_last in (False, True):
+            try:
+                if is_last:
+                    self._set_aside(error)
+                self._open()
+            except (*_FAULTS, OSError) as again:
+                error = again
+            else:
+                return
+        self._in_memory(_empty if _is_damage(error) else self._copied, error)
 
-    def _open_copy(self, path: str) -> None:
-        with in_our_words():
-            self._db = copy_of(path)
-        self._made_ready(read_only=False, mode="DELETE")
-
-    def _made_ready(self, read_only: bool, mode: Mode) -> None:
+    def _open(self) -> None:
+        if _is_cut_off(self._path):
+            raise sqlite3.DatabaseError("the file was cut off")
+        self._db = sqlite3.connect(self._path, timeout=10, isolation_level=None)
         try:
-            self._prepare(read_only, mode)
-        except HoldfastError:
+            self._prepare(self._read_only, self._mode)
+            with suppress(OSError):
+                self._inode = os.stat(self._path).st_ino
+        except BaseException:
             self._db.close()
             raise
+
+    def _in_memory(self, made: Callable[[], sqlite3.Connection], error: Exception | None = None) -> None:
+        """Tables of our own, with everything that the ledger says."""
+        try:
+            self._db = made()
+            self._prepare(read_only=False, mode="DELETE")
+        except _FAULTS:  # of the file that was to be copied
+            self._db = _empty()
+            self._prepare(read_only=False, mode="DELETE")
+        self.volatile = True
+        if error is not None:
+            self.trouble = _told(error)
+        inside, self._inside = self._inside, True
+        try:
+            for refill in self._refills:
+                refill(self)
+        finally:
+            self._inside = inside
+
+    def _copied(self) -> sqlite3.Connection:
+        return copy_of(self._path)
+
+    def _set_aside(self, error: Exception) -> None:
+        """Away with a damaged file, for a person to look at (T3); the log first, which belongs to it alone."""
+        if not _is_damage(error) or (self._inode and os.stat(self._path).st_ino != self._inode):
+            return
+        for part in reversed(self._parts()):
+            with suppress(FileNotFoundError):
+                os.rename(part, part.replace("holdfast.db", "holdfast.db.damaged"))
+
+    def _parts(self) -> tuple[str, ...]:
+        return (self._path, *(f"{self._path}-{suffix}" for suffix in ("wal", "shm", "journal")))
+
+    def dependably(self, work: Callable[[], _Said], *, in_memory: bool = True) -> _Said:
+        """What `work` says of the tables, whatever becomes of the file they are in (T1).
+
+        Without `in_memory` it is refused where the file cannot take it: for what is nowhere else.
+        """
+        if self._inside:
+            return work()
+        self._inside = True
+        try:
+            with in_our_words():
+                return self._tried(work, (self._reopen, self._leave_the_file) if in_memory else (self._reopen,))
+        finally:
+            self._inside = False
+
+    def _tried(self, work: Callable[[], _Said], remedies: tuple[Callable[[Exception], None], ...]) -> _Said:
+        for remedy in remedies:
+            try:
+                return work()
+            except _FAULTS as error:
+                if self.volatile or isinstance(error, _MISTAKES):
+                    raise
+                remedy(error)
+        return work()
+
+    def _reopen(self, error: Exception) -> None:
+        """Most faults of a disk or a lock are over when they are met a second time."""
+        self._db.close()
+        try:
+            self._open()
+        except _FAULTS as again:
+            self._leave_the_file(again)
+
+    def _leave_the_file(self, error: Exception) -> None:
+        self._db.close()
+        with suppress(OSError):  # it stays where it is, and the next verb finds it damaged again
+            self._set_aside(error)
+        self._in_memory(_empty if _is_damage(error) else self._copied, error)
+
+    def use_memory(self) -> None:
+        """For a look at tables that only the holder of the workspace's lock may bring up to date."""
+        self._db.close()
+        self._in_memory(self._copied)
+
+    def refill_with(self, refill: Callable[[Records], None]) -> None:
+        """Tables beside ours that are filled from elsewhere."""
+        self._refills.append(refill)
+
+    @property
+    def records(self) -> Records:
+        return self
 
     def close(self) -> None:
         self._db.close()
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """For the tables of others in this room; transactions are their own business."""
+        """For the tables of others in this room, anew for every call: it is another one after a fault."""
         return self._db
 
     @property
-    @in_our_words()
+    @dependable
     def projected(self) -> int:
         """The last ledger entry these tables know; 0 for none."""
         row = self._db.execute("SELECT value FROM meta WHERE key='projected'").fetchone()
         return int(row[0]) if row else 0
 
-    @in_our_words()
     def save_plan(self, id: str, digest: str, at_ns: int, document: bytes) -> None:
-        self._db.execute("INSERT OR IGNORE INTO plans VALUES(?,?,?,?)", (id, digest, at_ns, document))
+        values = (id, digest, at_ns, document)
+        self.dependably(
+            lambda: self._db.execute("INSERT OR IGNORE INTO plans VALUES(?,?,?,?)", values), in_memory=False
+        )
 
-    @in_our_words()
+    @dependable
     def save_execution(self, row: Row, document: bytes | None, seq: int, *, off: list[str], on: list[str]) -> None:
         """One transaction: the row, what it switched off and on again, and how far the ledger is projected."""
         with self._db:
@@ -165,7 +314,7 @@ class Records:
             self._db.executemany("UPDATE executions SET live=1 WHERE id=?", [(id,) for id in on])
             self.mark_projected(seq)
 
-    @in_our_words()
+    @dependable
     def save_paper(self, table: Table, paper: Paper, seq: int) -> None:
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
@@ -175,18 +324,18 @@ class Records:
             )
             self.mark_projected(seq)
 
-    @in_our_words()
+    @dependable
     def has_paper(self, table: Table, id: str) -> bool:
         return self._db.execute(f"SELECT 1 FROM {table} WHERE id=?", (id,)).fetchone() is not None
 
-    @in_our_words()
+    @dependable
     def paper(self, table: Table, id: str) -> Paper:
         found = self._db.execute(f"SELECT id,subject,at_ns,document FROM {table} WHERE id=?", (id,)).fetchone()
         if found is None:
             raise UnknownId(f"there is no {table[:-1]} {id}")
         return Paper(found[0], found[1], found[2], json.loads(found[3]))
 
-    @in_our_words()
+    @dependable
     def papers(self, table: Table, subject: str = "") -> list[Paper]:
         """Newest first; all of them, or those about one subject."""
         found = self._db.execute(
@@ -195,18 +344,18 @@ class Records:
         )
         return [Paper(id, about, at_ns, json.loads(text)) for id, about, at_ns, text in found]
 
-    @in_our_words()
+    @dependable
     def mark_projected(self, seq: int) -> None:
         """Only ever the next one: a gap must stay visible, so that what was lost is projected again."""
         if seq == self.projected + 1:
             self._db.execute("INSERT OR REPLACE INTO meta VALUES('projected',?)", (str(seq),))
 
-    @in_our_words()
+    @dependable
     def forget_material(self, ids: list[str]) -> None:
         """After gc: these can no longer be undone."""
         self._db.executemany("UPDATE executions SET kept=0 WHERE id=?", [(id,) for id in ids])
 
-    @in_our_words()
+    @dependable
     def executions(self, *, limit: int = -1, since_ns: int = 0, search: str = "") -> list[Row]:
         """Newest first: in the order of the ledger, for a clock may be set back."""
         pattern = "%" + _storable(search).replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
@@ -217,7 +366,7 @@ class Records:
         )
         return [_row(values) for values in found]
 
-    @in_our_words()
+    @dependable
     def row(self, id: str) -> Row:
         """One execution by its full id, without its document, which may be large."""
         found = self._db.execute(
@@ -228,7 +377,7 @@ class Records:
             raise UnknownId(f"there is no execution {id}")
         return _row(found)
 
-    @in_our_words()
+    @dependable
     def execution(self, id: str) -> tuple[Row, dict[str, Any] | None]:
         """One execution by its full id, with its document where it was saved."""
         found = self._db.execute(
@@ -240,14 +389,14 @@ class Records:
             raise UnknownId(f"there is no execution {id}")
         return _row(found[:10]), unpacked(found[10]) if found[10] else None
 
-    @in_our_words()
+    @dependable
     def plan(self, id: str) -> dict[str, Any]:
         found = self._db.execute("SELECT document FROM plans WHERE id=?", (id,)).fetchone()
         if found is None:
             raise UnknownId(f"there is no plan {id}")
         return unpacked(found[0])
 
-    @in_our_words()
+    @dependable
     def resolve(self, prefix: str) -> str:
         """The one id that starts so; raises UnknownId for none or several."""
         if not prefix.replace("-", "").isalnum():
@@ -274,7 +423,7 @@ class Records:
         found = self._db.execute("SELECT DISTINCT patch FROM patch_history WHERE patch LIKE ? LIMIT 10", (pattern,))
         return [row[0] for row in found]
 
-    @in_our_words()
+    @dependable
     def landed_with_plan(self, plan_digest: str) -> list[Row]:
         """Newest first; those that were undone too."""
         found = self._db.execute(
@@ -287,7 +436,6 @@ class Records:
     def live_with_plan(self, plan_digest: str) -> list[Row]:
         return [row for row in self.landed_with_plan(plan_digest) if row.live]
 
-    @in_our_words()
     def _prepare(self, read_only: bool, mode: Mode) -> None:
         if mode == "DELETE":
             set_mode(self._db, mode)  # before anything else: in the other mode a look maps memory
@@ -295,12 +443,26 @@ class Records:
             self._db.execute("PRAGMA query_only=ON")
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         if version > VERSION:
-            raise Tampering(f".holdfast/holdfast.db has version {version}; this Holdfast reads {VERSION}")
+            raise Unsupported(
+                f".holdfast/holdfast.db has version {version}; this Holdfast reads {VERSION}",
+                hint="Use the newer Holdfast that wrote it. Or move it away: it is made again from the ledger.",
+            )
         if version < VERSION:
             self._db.execute("PRAGMA query_only=OFF")
             set_mode(self._db, mode)
             self._db.executescript(_SCHEMA + f"PRAGMA user_version={VERSION};")
         self._db.execute("PRAGMA synchronous=NORMAL")
+
+
+class Tables:
+    """Tables of others in the same database."""
+
+    def __init__(self, records: Records) -> None:
+        self.records = records
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        return self.records.connection
 
 
 def _storable(text: str) -> str:
@@ -318,17 +480,46 @@ def _refuse_irregular(path: str) -> None:
         raise Tampering(f".holdfast/{os.path.basename(path)} is not a regular file")
 
 
-def _is_about_the_disk(error: BaseException | None) -> bool:
-    """No room, no permission to write, no file: not damage, and not somebody else's lock."""
+def _empty() -> sqlite3.Connection:
+    return sqlite3.connect(":memory:", isolation_level=None)
+
+
+def _is_cut_off(path: str) -> bool:
+    """SQLite reads what is missing of a last page as zeros, and says nothing. A write-ahead log may hold the rest."""
+    try:
+        if os.path.exists(f"{path}-wal"):
+            return False
+        with open(path, "rb") as file:
+            header, size = file.read(_HEADER), os.fstat(file.fileno()).st_size
+    except OSError:
+        return False  # opening it says what is wrong
+    page = int.from_bytes(header[16:18], "big")
+    page = 65536 if page == 1 else page
+    return bool(size) and (len(header) < _HEADER or size < int.from_bytes(header[28:32], "big") * page)
+
+
+def _is_damage(error: Exception) -> bool:
+    """What no second attempt repairs: not the disk's fault, and not somebody else's lock."""
     if not isinstance(error, sqlite3.Error):
-        return False
-    kinds = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-    return _kind(error) in kinds
+        return isinstance(error, (ValueError, zlib.error))
+    return _kind(error) in (0, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
 
-def _kind(error: sqlite3.Error) -> int:
+def _told(error: Exception) -> str:
+    if _is_damage(error):
+        return (
+            f".holdfast/holdfast.db is damaged ({error}). The ledger has every record, and this command used it. "
+            "The file is set aside as holdfast.db.damaged; the next command makes a new one from the ledger."
+        )
+    return (
+        f".holdfast/holdfast.db cannot be used ({error}). The ledger has every record, and this command used it. "
+        "The next command that can use the file brings it up to date."
+    )
+
+
+def _kind(error: Exception) -> int:
     """SQLite's own number for it; 0 for what Python itself complains of."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _row(values: tuple[Any, ...]) -> Row:

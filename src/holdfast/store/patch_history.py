@@ -39,7 +39,7 @@ from holdfast.errors import Blocked, Locked, Tampering, UnknownId
 from holdfast.model.canonical import whole_characters
 from holdfast.model.patch_state import MOVES, STATES, Stage, Standing, State, failed, moved, patch_id
 from holdfast.store.blobs import OBJECTS, Blobs
-from holdfast.store.database import Records, in_our_words
+from holdfast.store.database import Records, Tables, dependable
 from holdfast.store.private import READ, READ_WRITE, open_regular
 
 FILE = "patch_ledger.jsonl"
@@ -64,13 +64,14 @@ class Move(NamedTuple):
     ends: int
 
 
-class PatchHistory:
+class PatchHistory(Tables):
     """`state` is the state directory; `records` the database, whose connection is used."""
 
     def __init__(self, state: Root, records: Records) -> None:
         self._state = state
         self._calls: Calls = state.calls
-        self._db = records.connection
+        super().__init__(records)
+        records.refill_with(lambda _: self._refill())
         self._blobs = Blobs(state)
 
     def create(
@@ -137,12 +138,12 @@ class PatchHistory:
             )
         return now
 
-    @in_our_words()
+    @dependable
     def standing(self, patch: str) -> Standing:
         self._look()
         return _known(self._newest(patch), patch)
 
-    @in_our_words()
+    @dependable
     def standings(self, state: State | None = None) -> tuple[Standing, ...]:
         """Every patch where it stands now, or those in one state; in the order in which they last moved."""
         self._look()
@@ -150,7 +151,7 @@ class PatchHistory:
         every = self._moves(f"WHERE seq IN ({newest}) ORDER BY seq")
         return tuple(one.standing for one in every if state is None or one.standing.state == state)
 
-    @in_our_words()
+    @dependable
     def history(self, patch: str) -> tuple[Standing, ...]:
         """All its moves, oldest first."""
         self._look()
@@ -169,7 +170,6 @@ class PatchHistory:
 
     # ── the file ──
 
-    @in_our_words()
     def _change(self, patch: str, decide: Callable[[Standing | None], tuple[Standing, ...]]) -> Standing:
         with self._locked(READ_WRITE | os.O_CREAT) as fd:
             seq, end = self._caught_up(fd)
@@ -221,6 +221,7 @@ class PatchHistory:
             if self._last() is not None:
                 raise Tampering(f".holdfast/{FILE} is gone, and patches are known", hint=_HINT) from None
 
+    @dependable
     def _caught_up(self, fd: int) -> tuple[int, int]:
         """The number of the last whole line and where it ends; the table knows it then (I3)."""
         last = self._last()
@@ -259,6 +260,18 @@ class PatchHistory:
 
     # ── the table ──
 
+    def _refill(self) -> None:
+        """The table in memory, which is empty, from the file. Without its lock, which may be held here already."""
+        try:
+            fd = open_regular(FILE, READ, self._calls, self._state.fd).fd
+        except FileNotFoundError:
+            return
+        try:
+            self._project(list(self._beyond(fd, 0, 0)))
+        finally:
+            self._calls.close(fd)
+
+    @dependable
     def _project(self, moves: list[Move]) -> None:
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
@@ -275,6 +288,7 @@ class PatchHistory:
     def _newest(self, patch: str) -> Standing | None:
         return next((move.standing for move in self._moves("WHERE patch=? ORDER BY seq DESC LIMIT 1", patch)), None)
 
+    @dependable
     def _moves(self, which: str, *values: str) -> list[Move]:
         """Rows of the table. A look must not make it: the disk may be full or read-only."""
         if (

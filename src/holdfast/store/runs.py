@@ -6,7 +6,7 @@ import json
 from typing import Any, NamedTuple
 
 from holdfast.model.canonical import Json
-from holdfast.store.database import Records, in_our_words
+from holdfast.store.database import Tables, dependable
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs(
@@ -60,38 +60,34 @@ class Said(NamedTuple):
     simulation: str = ""
 
 
-class Runs:
+class Runs(Tables):
     """The tables are made when the first run is."""
 
-    def __init__(self, records: Records) -> None:
-        self._records = records
-        self._db = records.connection
-
-    @in_our_words()
+    @dependable
     def prepare(self) -> None:
         self._db.executescript(_SCHEMA)
 
-    @in_our_words()
+    @dependable
     def exist(self) -> bool:
         return self._has("tasks")
 
     def _has(self, table: str) -> bool:
         return self._db.execute("SELECT 1 FROM sqlite_master WHERE name=?", (table,)).fetchone() is not None
 
-    @in_our_words()
+    @dependable
     def save_run(self, row: RunRow) -> None:
         self._db.execute("INSERT OR REPLACE INTO runs VALUES(?,?,?,?,?)", (*row[:4], json.dumps(row.document)))
 
-    @in_our_words()
+    @dependable
     def save_task(self, row: TaskRow) -> None:
         self._db.execute("INSERT OR REPLACE INTO tasks VALUES(?,?,?,?,?,?)", (*row[:5], json.dumps(row.document)))
 
-    @in_our_words()
+    @dependable
     def save_answer(self, said: Said) -> None:
         self._db.execute(_REPLIES)
         self._db.execute("INSERT OR REPLACE INTO replies VALUES(?,?,?,?,?,?,?,?,?)", said)
 
-    @in_our_words()
+    @dependable
     def said(self, run: str, task: str, question: int) -> Said | None:
         if not self._has("replies"):
             return None
@@ -99,7 +95,7 @@ class Runs:
         row = self._db.execute("SELECT * FROM replies WHERE run=? AND task=? AND question=?", asked).fetchone()
         return None if row is None else Said(row[0], row[1], bool(row[2]), bool(row[3]), *row[4:])
 
-    @in_our_words()
+    @dependable
     def runs(self, *, limit: int = -1) -> list[RunRow]:
         """Newest first."""
         if not self.exist():
@@ -107,21 +103,21 @@ class Runs:
         rows = self._db.execute("SELECT * FROM runs ORDER BY rowid DESC LIMIT ?", (limit,))
         return [_run(row) for row in rows]
 
-    @in_our_words()
+    @dependable
     def run(self, id: str) -> RunRow | None:
         if not self.exist():
             return None
         row = self._db.execute("SELECT * FROM runs WHERE id=?", (id,)).fetchone()
         return None if row is None else _run(row)
 
-    @in_our_words()
+    @dependable
     def tasks(self, run: str) -> list[TaskRow]:
         if not self.exist():
             return []
         rows = self._db.execute("SELECT * FROM tasks WHERE run=?", (run,))
         return [_task(row) for row in rows]
 
-    @in_our_words()
+    @dependable
     def task(self, run: str, task: str) -> TaskRow | None:
         if not self.exist():
             return None

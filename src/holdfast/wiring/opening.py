@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from holdfast.disk.calls import CALLS, Calls
-from holdfast.errors import HoldfastError
+from holdfast.errors import Blocked, HoldfastError, Locked, Tampering
 from holdfast.model.canonical import Json
 from holdfast.model.path import STATE_DIRECTORY
 from holdfast.store.anchor import anchor_path
@@ -48,13 +48,7 @@ def init(path: str = ".", calls: Calls = CALLS, *, forget: str = "") -> str:
         body: dict[str, Json] = {"workspace": identity.id}
         ledger.append("init", {**body, "given_up": lost} if lost else body, time.time_ns())
     note_place(workspace, identity.id, calls)
-    from holdfast.settlement.record import catch_up
-
-    records = Records(state)
-    try:
-        catch_up(ledger, records)
-    finally:
-        records.close()
+    open(path, calls=calls).close()  # makes the tables
     return identity.id
 
 
@@ -67,11 +61,8 @@ def open(  # noqa: A001 (`holdfast.open` is the front door)
         identity = read_identity(site.state)
         ledger = Ledger(site.state.path, load_key(key_path(), calls), identity.id, anchor_path(identity.id), calls)
         _note_place(site, identity.id)
-        records = Records(site.state.path)
-        if records.volatile:
-            from holdfast.settlement.record import catch_up
-
-            catch_up(ledger, records)
+        records = Records(site.state.path, refill=lambda records: _catch_up(site, ledger, records))
+        _fill_new_tables(site, ledger, records)
         return Holdfast(site, ledger, records, identity.id, wait, progress)
     except (HoldfastError, OSError):
         site.close()
@@ -86,6 +77,27 @@ def _note_place(site: Site, id: str) -> None:
         note_place(site.path, id, site.calls)
     except OSError:
         return  # looking needs no room; the next verb tries again
+
+
+def _fill_new_tables(site: Site, ledger: Ledger, records: Records) -> None:
+    """A database that was just made knows nothing yet: what it says is true from the first question on."""
+    if records.volatile or records.projected:
+        return
+    from holdfast.disk.lock import Lock
+
+    try:
+        with Lock(os.path.join(site.state.path, "lock"), calls=site.calls):
+            _catch_up(site, ledger, records)
+    except (Locked, Blocked):
+        records.use_memory()
+
+
+def _catch_up(site: Site, ledger: Ledger, records: Records) -> None:
+    """As far as the ledger is what was written; a verb that changes something reads it again, and refuses."""
+    from holdfast.settlement.record import catch_up  # not for verbs that only look
+
+    with suppress(Tampering):
+        catch_up(site, ledger, records)
 
 
 @contextmanager

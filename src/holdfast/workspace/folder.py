@@ -71,3 +71,8 @@ def keep(site: Site, txn: str) -> None:
         site.calls.move(txn, site.state.directory(JOURNAL), txn, site.state.directory(KEPT))
     except FileNotFoundError:
         return  # a recovery before us did it
+
+
+def is_folder_there(site: Site, txn: str) -> bool:
+    """Is what undo needs still here: kept, or about to be?"""
+    return any(look(site.calls, site.state.directory(room), txn) is not None for room in (KEPT, JOURNAL))
