@@ -22,9 +22,12 @@ from holdfast.wiring import open as open_workspace
 
 if TYPE_CHECKING:
     from holdfast.engine.pipeline import Progress
+    from holdfast.store.database import Row
     from holdfast.workspace.recovery import Unsettled
 
 _PATIENCE_S = 5.0
+# How an execution ends that leaves the workspace as it was.
+_AS_BEFORE = ("ABORTED", "ROLLED_BACK")
 
 
 @contextmanager
@@ -33,6 +36,8 @@ def opened(face: Face, *, wait: float = 0.0, progress: Progress | None = None) -
     with open_workspace(wait=wait, progress=progress) as hf:
         try:
             yield hf
+        except KeyboardInterrupt:
+            raise _interrupted(hf) from None
         finally:
             if hf.records.trouble:
                 face.screen.note(hf.records.trouble)
@@ -50,16 +55,13 @@ def changing(face: Face) -> Iterator[Holdfast]:
     from holdfast.cli.progress import Progress as Bar
 
     progress = Bar(face.screen)
-    with opened(face, wait=face.options.wait, progress=progress) as hf, _patient(face.screen):
+    # Around both: a second Ctrl-C must not interrupt the way back.
+    with _patient(face.screen), opened(face, wait=face.options.wait, progress=progress) as hf:
         tell_recovery(face.screen, hf.recover())
-        newest = _newest(hf)
         try:
             yield hf
-        except KeyboardInterrupt:
-            progress.clear()
-            raise _interrupted(hf, newest) from None
         except OSError as error:
-            raise _without_room(hf, newest, error) from error
+            raise _without_room(hf, error) from error
         finally:
             progress.clear()
 
@@ -104,40 +106,50 @@ def recovery_sentence(found: Unsettled) -> str:
     return f"{found.txn} was interrupted; rolled back: the workspace is as before."
 
 
-def _newest(hf: Holdfast) -> str:
-    rows = hf.log(limit=1)
-    return rows[0].id if rows else ""
-
-
-def _interrupted(hf: Holdfast, newest: str) -> HoldfastError:
-    """What the interruption came to, as the disk says it."""
+def _interrupted(hf: Holdfast) -> HoldfastError:
+    """What became of the executions that this process began, as the disk says it; others have theirs."""
+    if not hf.begun:
+        return Interrupted("Interrupted.", hint="Nothing was changed.")
     try:
         # A check that was just being started holds our lock too, until its program has begun or was killed.
         hf.recover(patience=_PATIENCE_S)
     except HoldfastError as error:
-        return error
-    rows = hf.log(limit=1)
-    if not rows or rows[0].id == newest:
-        return Interrupted("Interrupted.", hint="Nothing was changed.")
-    id, status = rows[0].id, rows[0].status
-    if status == "COMPLETED":
-        hint = f"Undo with: holdfast undo {id}"
-        return Interrupted(f"Interrupted, but {id} had landed already.", hint=hint, changed=True)
-    return Interrupted("Interrupted.", hint=f"{id} was rolled back. The workspace is as before.")
+        # Whoever has the lock now has settled ours first.
+        if not isinstance(error, Locked) or not _is_settled(hf):
+            return error
+    rows = _begun(hf)
+    landed = [row.id for row in rows if row.live]
+    if landed:
+        hint = f"Undo with: holdfast undo {landed[-1]}"
+        return Interrupted(f"Interrupted, but {', '.join(landed)} had landed already.", hint=hint, changed=True)
+    if any(row.status not in _AS_BEFORE for row in rows):
+        return Interrupted("Interrupted.", hint=f"See what is left with: holdfast show {rows[-1].id}", changed=True)
+    if rows:
+        return Interrupted("Interrupted.", hint=f"{rows[-1].id} was rolled back. The workspace is as before.")
+    return Interrupted("Interrupted.", hint="Nothing was changed.")
 
 
-def _without_room(hf: Holdfast, newest: str, error: OSError) -> OSError | HoldfastError:
+def _begun(hf: Holdfast) -> list[Row]:
+    """The records of what this process began, oldest first."""
+    return [row for row in reversed(hf.log(limit=-1)) if row.id in hf.begun]
+
+
+def _is_settled(hf: Holdfast) -> bool:
+    return len(_begun(hf)) == len(hf.begun)
+
+
+def _without_room(hf: Holdfast, error: OSError) -> OSError | HoldfastError:
     """A full disk, with the word that nothing was changed where the records prove it; anything else as it is."""
     from holdfast.cli.no_room import as_disk_full, nothing_changed
 
     full = as_disk_full(error)
-    return nothing_changed(full) if full is not None and _nothing_landed(hf, newest) else error
+    return nothing_changed(full) if full is not None and _nothing_landed(hf) else error
 
 
-def _nothing_landed(hf: Holdfast, newest: str) -> bool:
-    """No execution was begun since: none is open, none is recorded. What cannot be asked is not known."""
+def _nothing_landed(hf: Holdfast) -> bool:
+    """All that this process began is recorded as taken back. What cannot be asked is not known."""
     try:
-        return not hf.needs_recovery() and _newest(hf) == newest
+        return _is_settled(hf) and all(row.status in _AS_BEFORE for row in _begun(hf))
     except (HoldfastError, OSError):
         return False
 

@@ -79,6 +79,7 @@ class Pipeline:
         self._wait = wait
         self.progress: Progress = progress or (lambda stage, done, total: None)
         self.recovered: Unsettled | None = None
+        self.begun: list[str] = []  # the executions of this object, in their order; known before anything moves
         self.governance = Governance(site, ledger, login)
         self.simulator = Simulator(site, records, self.governance.settings, self.progress)
 
@@ -289,8 +290,9 @@ class Pipeline:
 
     def _fresh(self, job: Job, assent: Assent, receipts: tuple[Receipt, ...]) -> Execution:
         changes = job.change_set.changes
+        self.begun.append(new_txn())
         return Execution(
-            id=new_txn(),
+            id=self.begun[-1],
             intent=job.intent,
             plan_id=job.plan_id,
             plan_digest=job.plan_digest,

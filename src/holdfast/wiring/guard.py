@@ -86,6 +86,11 @@ class Holdfast:
         return self._pipeline
 
     @property
+    def begun(self) -> tuple[str, ...]:
+        """The executions that were begun through this object, however they ended."""
+        return tuple(self._pipeline.begun) if self._pipeline is not None else ()
+
+    @property
     def patches(self) -> Patches:
         """The patches sent here: where each stands, and what a person decides about one."""
         if self._patches is None:
