@@ -33,6 +33,7 @@ class Texts(NamedTuple):
     """A difference whose file contents are their digests' words."""
 
     changes: tuple[Change, ...]
+    notes: tuple[str, ...] = ()
 
     def compared(self, changes: Sequence[Change]) -> Iterator[Compared]:
         for change in changes:
