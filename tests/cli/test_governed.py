@@ -311,3 +311,26 @@ def test_the_policy_tests_itself(guarded: Any) -> None:
     assert guarded("policy", "test").status == 2
     assert guarded("apply", "create directory logs", "--yes").status == 2
     assert not (guarded.directory / "logs").exists()
+
+
+def test_words_over_a_project_ask_for_its_checks(guarded: Any) -> None:
+    """A plan made of words runs the checks that the project has for what it changes, and refuses what breaks them."""
+    files = {
+        "calc.py": "def add(a, b):\n    return a + b\n",
+        "setup.cfg": "",
+        "tests/__init__.py": "",
+        "tests/test_calc.py": "import unittest\nfrom calc import add\n\n\nclass Adding(unittest.TestCase):\n"
+        "    def test_add(self):\n        self.assertEqual(add(1, 2), 3)\n",
+    }
+    for name, text in files.items():
+        (guarded.directory / name).parent.mkdir(exist_ok=True)
+        (guarded.directory / name).write_text(text)
+    plan = guarded("plan", "replace 'a + b' with 'b + a' in calc.py", "--json").document
+    assert plan["verification_in_words"] == ["Run all checks"]
+    present = {row["kind"] for row in plan["understood"]["safety"]["verification"] if row["present"]}
+    assert {"syntax", "tests"} <= present
+    broken = guarded("apply", "replace 'a + b' with 'a - b' in calc.py", "--yes")
+    assert broken.status == 6
+    assert (guarded.directory / "calc.py").read_text() == files["calc.py"]
+    notes = guarded("plan", "write 'x' to notes.txt", "--json").document
+    assert notes["verification_in_words"] == []

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 
+from holdfast.checks.detect import detect
+from holdfast.checks.viewed import tree_in
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model.path import checked_path, parent_of
 from holdfast.model.plan import Agent, Plan
@@ -14,6 +17,7 @@ from holdfast.planning.requests import Eyes
 from holdfast.planning.shape import shape
 from holdfast.planning.words import Understood
 from holdfast.planning.words import understand as understand_words
+from holdfast.sandbox.view import View
 from holdfast.workspace.observe import look
 from holdfast.workspace.site import Site
 
@@ -23,7 +27,17 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 def understand(site: Site, words: str) -> Understood:
     site.workspace.forget()
-    return understand_words(words, Eyes(lambda path: _content(site, path), lambda path: _mode(site, path)))
+    eyes = Eyes(lambda path: _content(site, path), lambda path: _mode(site, path))
+    return understand_words(words, eyes, lambda paths: _checks_for(site, paths))
+
+
+def _checks_for(site: Site, paths: Sequence[str]) -> frozenset[str]:
+    """The levels for which the workspace has a check of these paths; none where it cannot be looked at."""
+    try:
+        with tree_in(View(site.path, site.path)) as tree:
+            return frozenset(check.level for check in detect(tree, paths).checks)
+    except OSError:
+        return frozenset()
 
 
 def _content(site: Site, path: str) -> bytes | None:

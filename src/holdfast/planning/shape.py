@@ -3,7 +3,8 @@
     Plan (a draft), Classified ─▶ Shaped: what takes it back, which checks should be there and are, the risk
 
 A check that should be there and is not is a gap: the plan stays a plan, and the gate asks a person about it.
-No command is invented: which program runs the tests of this project is found out by `checks`, on the tree.
+No command is invented: which program runs the tests of this project is found out by `checks`, on the tree; where it
+finds any, a plan made of words asks for them.
 """
 
 from __future__ import annotations
@@ -84,8 +85,11 @@ class Shaped:
         }
 
 
-def shape(plan: Plan, classified: Classified) -> Shaped:
-    """Fill in what a careful author would have; the same plan always gets the same fields."""
+def shape(plan: Plan, classified: Classified, detected: frozenset[str] = frozenset()) -> Shaped:
+    """Fill in what a careful author would have; the same plan always gets the same fields.
+
+    `detected` are the kinds of checks that the plan's words ask for without naming them, and the project has.
+    """
     risk, reasons = risk_of(plan, classified)
     if not plan.steps:
         floor = _WITHOUT_STEPS.get(classified.kind, "medium")
@@ -96,7 +100,7 @@ def shape(plan: Plan, classified: Classified) -> Shaped:
         risk=risk,
         reasons=reasons,
         rollback=tuple(_rollback(plan)),
-        verification=_verification(plan, classified.kind),
+        verification=_verification(plan, classified.kind, detected),
         health=_health(plan),
     )
 
@@ -123,7 +127,7 @@ def _effect_words(effect: Effect) -> str:
     return f"{effect.method} {printable(effect.url)}"
 
 
-def _verification(plan: Plan, kind: Class) -> tuple[Wanted, ...]:
+def _verification(plan: Plan, kind: Class, detected: frozenset[str]) -> tuple[Wanted, ...]:
     why: dict[Verification, str] = {}
     if plan.affected_paths:
         why["files"] = "the files that should be there are looked for"
@@ -135,7 +139,7 @@ def _verification(plan: Plan, kind: Class) -> tuple[Wanted, ...]:
         why.setdefault(check, f"the class is {kind}")
     if plan.runs_programs:
         why.setdefault("acceptance", "a program makes part of the change")
-    named = _named(plan)
+    named = _named(plan) | detected
     # The engine itself looks for the files, whatever the plan says.
     return tuple(
         Wanted(check, why[check], check in named or check == "files") for check in VERIFICATIONS if check in why

@@ -11,7 +11,8 @@ Invariants
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from holdfast.model.plan import Plan, described
 from holdfast.planning.classify import Classified, classify
@@ -30,6 +31,9 @@ _NEEDS: dict[Class, tuple[str, ...]] = {
     "investigate": ("somebody who looks: an agent or a person; nothing needs to change",),
     "unknown": (),
 }
+# Given the paths of a plan: the levels for which the project has checks.
+ChecksFor = Callable[[Sequence[str]], frozenset[str]]
+EVERY_CHECK = "Run all checks"
 _WHO = "the steps (give the words to an agent, or write a change file)"
 
 
@@ -62,8 +66,15 @@ class Understood:
         }
 
 
-def understand(text: str, eyes: Eyes) -> Understood:
-    """What a request in words comes to; the workspace is looked at only for words that are understood."""
+def no_checks(paths: Sequence[str]) -> frozenset[str]:
+    return frozenset()
+
+
+def understand(text: str, eyes: Eyes, checks_for: ChecksFor = no_checks) -> Understood:
+    """What a request in words comes to; the workspace is looked at only for words that are understood.
+
+    The verification that the plan wants is filled in where the project has checks for it (`checks_for`).
+    """
     road = Road()
     road.require_tool("classify")
     classified = classify(text)
@@ -82,6 +93,9 @@ def understand(text: str, eyes: Eyes) -> Understood:
     road.require_tool("draft")
     plan = Plan(intent=text.strip(), steps=steps, rationale="each sentence has one meaning; no model was asked")
     shaped = shape(plan, classified)
+    wanted = {item.kind for item in shaped.verification if not item.present}
+    if wanted and (found := wanted & checks_for(plan.affected_paths)):
+        shaped = shape(replace(plan, words=(EVERY_CHECK,)), classified, frozenset(found))
     return Understood(text, classified, road, shaped, shaped.gaps)
 
 
