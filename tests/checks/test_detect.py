@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -218,3 +219,18 @@ def test_a_check_says_why_it_is_made() -> None:
     for files, _, _ in KINDS:
         checks: tuple[Check, ...] = found(files).checks
         assert all(check.why and check.tool for check in checks)
+
+
+GO_OUTPUT = [
+    ("?   \texample.com/x\t[no test files]\n", False),
+    ("ok  \texample.com/x\t0.003s [no tests to run]\n", False),
+    ("?   \texample.com/x\t[no test files]\nok  \texample.com/y\t0.003s\n", True),
+    ("ok  \texample.com/y\t(cached)\n", True),
+]
+
+
+@pytest.mark.parametrize(("output", "judged"), GO_OUTPUT)
+def test_what_go_says_tells_whether_a_test_ran(output: str, judged: bool) -> None:
+    """go test exits with 0 for packages without tests; only a package that says ok has been tested."""
+    (check,) = [check for check in found({"go.mod": "module x\n"}).checks if check.level == "tests"]
+    assert bool(re.search(check.shows, output, re.MULTILINE)) is judged

@@ -108,6 +108,13 @@ class TestPython:
         assert (verification.passed, verification.tested) == (True, False)
         assert "had nothing to judge" in verification.unverified
 
+    def test_a_runner_that_succeeds_without_a_test_proves_nothing(self, check: Gather) -> None:
+        """unittest exits with 0 where it found no test, up to Python 3.11: that is no test that passed."""
+        files = {"setup.cfg": "", "tests/__init__.py": "", "tests/test_a.py": "import unittest\n", "a.py": "x = 1\n"}
+        verification = check(files)
+        assert (verification.passed, verification.tested) == (True, False)
+        assert "had nothing to judge" in verification.unverified
+
     def test_unittest_is_used_where_nobody_speaks_of_pytest(self, check: Gather) -> None:
         """A project with plain unittest is tested by it."""
         text = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(1, {})\n"
@@ -157,6 +164,14 @@ class TestRust:
                 pytest.skip(verification.not_run[0].detail)
             assert kinds(verification) == {"syntax": True, "types": True, "tests": passed}
             assert verification.tested == passed
+
+    def test_a_crate_without_tests_is_unverified(self, check: Gather) -> None:
+        """cargo test exits with 0 where there is no test: that is no test that passed."""
+        need("cargo")
+        verification = check({**RUST, "src/lib.rs": "pub fn double(x: i32) -> i32 { 2 * x }\n"})
+        if any("nothing to judge" not in item.detail for item in verification.not_run):
+            pytest.skip(verification.not_run[0].detail)
+        assert (kinds(verification), verification.tested) == ({"syntax": True, "types": True}, False)
 
 
 class TestJava:

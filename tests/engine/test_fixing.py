@@ -11,7 +11,7 @@ import pytest
 
 from delegated import APP, FILES, FIXED, TEST, project
 from guarded import ME, Ground, contents
-from holdfast.engine.fixing import Fix
+from holdfast.engine.fixing import Fix, Passing, find_broken
 from holdfast.errors import AgentFailed, Blocked, InvalidInput, VerificationFailed
 from holdfast.model.patch import Patch
 from holdfast.model.patch_text import parse
@@ -173,6 +173,19 @@ def test_where_nothing_fails_there_is_nothing_to_repair(tmp_path: Path) -> None:
     bare = project(tmp_path / "bare", {"notes.txt": b"x\n"})
     with pytest.raises(Blocked, match="no check was found"):
         bare.hf.broken()
+
+
+def test_checks_that_could_not_run_are_no_checks_that_pass(tmp_path: Path) -> None:
+    """A project whose tests cannot run here is not called sound because its data files parse: Blocked, with why."""
+    uninstalled = b'{"scripts": {"test": "jest"}, "devDependencies": {"jest": "1"}}'
+    ground = project(tmp_path / "w", {"package.json": uninstalled})
+    with pytest.raises(Blocked, match="no check could run here") as told:
+        ground.hf.broken()
+    assert "node_modules is not there" in told.value.message
+    both = project(tmp_path / "both", {**FILES, "app.py": FIXED, "web/package.json": uninstalled})
+    found = find_broken(both.hf.pipeline)
+    assert isinstance(found, Passing)
+    assert ["node_modules" in line for line in found.not_run] == [True]
 
 
 def test_a_project_deep_in_the_tree_is_checked_too(tmp_path: Path) -> None:

@@ -159,7 +159,16 @@ def test_every_check_that_is_found_is_run_over_a_patch(tmp_path: Path) -> None:
     applied(ground, sent(good, unverified=""))
     assert states(ground) == ROAD
     moves = ground.hf.patches.history.history(standing(ground).patch)
-    assert [move.reason for move in moves if move.state == "verified"] != ["no check was found"]
+    assert [move.reason for move in moves if move.state == "verified"] == ["1 check passed"]
+
+
+def test_a_patch_that_no_check_ran_over_says_so(tmp_path: Path) -> None:
+    """That a data file parses is a receipt, and no check that passed: the ledger of patches calls it unverified."""
+    ground = guard(tmp_path / "w", {"data.json": b"{}\n"})
+    patch = rendered(Patch((make(b"{}\n", b"[]\n", "data.json"),)))
+    applied(ground, sent(patch, unverified=""))
+    moves = ground.hf.patches.history.history(standing(ground).patch)
+    assert [move.reason for move in moves if move.state == "verified"] == ["unverified: no check ran"]
 
 
 # ── failures, and what is none ──

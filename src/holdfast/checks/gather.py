@@ -10,6 +10,7 @@ What a change or an agent says about itself is no part of this.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
@@ -195,7 +196,7 @@ class _Gathering:
         if attempt.hopeless:
             why = f"cannot be started ({attempt.said})"
             self._could_not(NotRun(check.level, check.root, cannot_run(check.tool, why)))
-        elif attempt.exit_code is not None and attempt.exit_code in check.nothing:
+        elif _judged_nothing(check, attempt):
             last = attempt.log.decode("utf-8", "replace").strip().splitlines()[-1:]
             self._could_not(NotRun(check.level, check.root, f"{_named(check)} had nothing to judge{_after(last)}"))
         else:
@@ -289,6 +290,14 @@ class _Gathering:
                 origin=origin,
             )
         )
+
+
+def _judged_nothing(check: Check, attempt: Attempt) -> bool:
+    """Did the command run without looking at anything? A run that failed has found something."""
+    if attempt.exit_code is not None and attempt.exit_code in check.nothing:
+        return True
+    log = attempt.log.decode("utf-8", "replace")
+    return bool(check.shows) and attempt.passed and re.search(check.shows, log, re.MULTILINE) is None
 
 
 def _read(attempt: Attempt, name: str, read: Callable[[bytes], _Report], problems: list[str]) -> _Report | None:

@@ -48,6 +48,8 @@ class Check(NamedTuple):
     `junit` names a file in the private directory of the run (see attempt.REPORTS).
     `coverage` are the means to measure the coverage as well, where it is asked for.
     `nothing` are exit codes that mean that there was nothing to do, and thus nothing proven.
+    `shows` is an expression that the output of a run holds if anything was judged: several runners exit with 0
+    where there is no test at all.
     """
 
     level: Level
@@ -61,6 +63,7 @@ class Check(NamedTuple):
     junit: str = ""
     coverage: Measured | None = None
     nothing: tuple[int, ...] = ()
+    shows: str = ""
 
 
 class NotRun(NamedTuple):

@@ -20,7 +20,7 @@ from holdfast.errors import InvalidInput
 if TYPE_CHECKING:
     from holdfast.cli.agent_asked import TaskAsked
     from holdfast.engine.checking import ShadowKind
-    from holdfast.engine.fixing import Broken, Fix
+    from holdfast.engine.fixing import Broken, Fix, Passing
     from holdfast.wiring import Holdfast
 
 
@@ -42,11 +42,12 @@ def command(face: Face, yes: bool, past: bool, shadow: ShadowKind, **asked: Unpa
     if task is None or task.expected:
         what = "a repair needs an agent" if task is None else "a repair is measured by the check, not by --expect"
         raise InvalidInput(what, hint="Say which: holdfast fix --agent NAME (see: holdfast agents)")
+    from holdfast.engine.fixing import Passing, find_broken
+
     with changing(face) as hf:
-        broken = hf.broken()
-        if broken is None:
-            face.screen.answer({"kind": "fix", "id": "", "status": "NOTHING_BROKEN"})
-            face.screen.say("Every check passes; there is nothing to repair.")
+        broken = find_broken(hf.pipeline)
+        if isinstance(broken, Passing):
+            _tell_passing(face.screen, broken)
             return
         face.screen.event("broken", detail=broken.receipt.detail, category=broken.failure.category)
         face.screen.say(f"Broken: {shown(broken.receipt.detail)} ({broken.failure.category})")
@@ -71,6 +72,16 @@ def _repaired(screen: Screen, hf: Holdfast, broken: Broken, task: TaskAsked, sha
         )
 
     return in_turn(screen, hf, broken.receipt.detail, task.agent, asked_of)
+
+
+def _tell_passing(screen: Screen, found: Passing) -> None:
+    screen.answer({"kind": "fix", "id": "", "status": "NOTHING_BROKEN", "not_run": list(found.not_run)})
+    if not found.not_run:
+        screen.say("Every check passes; there is nothing to repair.")
+        return
+    screen.say("Every check that could run passes. Not run:")
+    for line in found.not_run:
+        screen.say(f"  ! {shown(line)}")
 
 
 def _tell_past(screen: Screen, hf: Holdfast) -> None:

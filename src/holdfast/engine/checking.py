@@ -26,6 +26,7 @@ from holdfast.checks.verify import verify
 from holdfast.checks.viewed import tree_in
 from holdfast.checks.words import Understood, understood, understood_as_health
 from holdfast.errors import HoldfastError, InvalidInput, SandboxUnavailable
+from holdfast.gates.evidence import VERIFYING_KINDS
 from holdfast.model.canonical import digest_of
 from holdfast.model.changeset import ChangeSet
 from holdfast.model.check import VerifyCheck
@@ -46,8 +47,13 @@ from holdfast.workspace.tree import Snapshot, snapshot
 
 Progress = Callable[[str, int, int], None]
 ShadowKind = Literal["auto", "overlay", "copy"]
-_Found = tuple[tuple[Receipt, ...], str]
 _TOUCHED = "the workspace was written to while the checks ran"
+
+
+class _Found(NamedTuple):
+    receipts: tuple[Receipt, ...]
+    unverified: str = ""
+    not_run: tuple[str, ...] = ()
 
 
 class Landable(NamedTuple):
@@ -72,6 +78,13 @@ class Verified(NamedTuple):
     checks: str = ""
     # The tree that would land, as it was when the checks ran.
     lands_as: str = ""
+    # Checks that were found and could not run, a sentence each. They passed nothing.
+    not_run: tuple[str, ...] = ()
+
+    @property
+    def proofs(self) -> tuple[Receipt, ...]:
+        """The checks that ran and can say "it works". That files exist and parse is no such word."""
+        return tuple(receipt for receipt in self.receipts if receipt.passed and receipt.kind in VERIFYING_KINDS)
 
     def unbound(self) -> Verified:
         """The same receipts, for no tree at all: a failure stays one, a success proves nothing."""
@@ -173,9 +186,16 @@ class Checking:
 
     def _verified(self, before: _Look, settings: str, landable: Landable, digest: str, found: _Found) -> Verified:
         """Bound to the tree before the checks, if it was that one all along (R2)."""
-        receipts, unverified = found
-        verified = Verified(receipts, before.tree.digest, landable.change_set.digest, unverified, settings, digest)
-        if not receipts:
+        verified = Verified(
+            found.receipts,
+            before.tree.digest,
+            landable.change_set.digest,
+            found.unverified,
+            settings,
+            digest,
+            found.not_run,
+        )
+        if not found.receipts:
             return verified  # nothing was bound to anything
         after = self._look()
         if after.root_ns != before.root_ns or after.tree.was_touched_since(before.tree, before.moment_ns):
@@ -192,8 +212,8 @@ class Checking:
         if not unseen:
             return self._found(plan, landable, digest, view)
         # A check that cannot see part of the change says nothing about it (R2).
-        receipts, _ = self._found(plan, landable, "", view)
-        return receipts, f"{printable(unseen[0])} is hidden, so no check sees what would land"
+        hidden = f"{printable(unseen[0])} is hidden, so no check sees what would land"
+        return self._found(plan, landable, "", view)._replace(unverified=hidden)
 
     def _found(self, plan: Plan, landable: Landable, digest: str, view: View) -> _Found:
         settings, asked = self._settings(), _asked(plan)
@@ -212,7 +232,7 @@ class Checking:
             env=home.env,
         )
         if not _needs_gathering(plan, asked, settings.checks):
-            return receipts, ""
+            return _Found(receipts)
         with tree_in(view) as tree:
             ground = Ground(tree, self._site.path, digest, run, self._save_log, home.env)
             touched = [*landable.change_set.paths, *landable.beside]
@@ -220,7 +240,8 @@ class Checking:
             found = gather(
                 ground, touched, wanted, lambda done, total, text: self._progress(f"verify: {text}", done, total)
             )
-        return (*receipts, *found.receipts), "; ".join(filter(None, (_skipped(plan), found.unverified)))
+        unverified = "; ".join(filter(None, (_skipped(plan), found.unverified)))
+        return _Found((*receipts, *found.receipts), unverified, tuple(item.detail for item in found.not_run))
 
     def _checked_with_less(self, plan: Plan, landable: Landable, digest: str, error: SandboxUnavailable) -> _Found:
         """A copy where overlays are refused; no sandbox at all only where the user's own configuration says so."""
@@ -237,13 +258,14 @@ class Checking:
         if _needs_gathering(plan, asked, settings.checks):
             raise error
         with scratch_copy(self._site, landable.change_set, landable.sources) as directory:
-            return verify(
+            receipts = verify(
                 _own_checks(plan, asked),
                 directory=directory,
                 tree_digest=digest,
                 save_log=self._save_log,
                 progress=lambda done, total, text: self._progress(f"verify: {text}", done, total),
-            ), "the checks ran without a sandbox"
+            )
+        return _Found(receipts, "the checks ran without a sandbox")
 
     def _save_log(self, data: bytes) -> str:
         return Blobs(self._site.state).put(data)

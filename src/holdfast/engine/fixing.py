@@ -89,23 +89,41 @@ class Fix(NamedTuple):
     patch: str
 
 
-def find_broken(pipeline: Pipeline) -> Broken | None:
-    """Run every check of the workspace as it is; None when none fails, Blocked when there is none."""
+class Passing(NamedTuple):
+    """Every check that ran passes; `not_run` says, a sentence each, what was found and could not run."""
+
+    not_run: tuple[str, ...]
+
+
+def find_broken(pipeline: Pipeline) -> Broken | Passing:
+    """Run every check of the workspace as it is; Blocked where none ran that can say "it works"."""
     known = frozenset(
         path for path, image in snapshot(pipeline.site.path, pipeline.site.state.path).entries() if image.kind == "file"
     )
     projects = _projects(known)
-    receipts = pipeline.simulator.checking.verify(_LOOK, Landable(_NOTHING, {}, {}, projects)).receipts
+    verified = pipeline.simulator.checking.verify(_LOOK, Landable(_NOTHING, {}, {}, projects))
+    receipts = verified.receipts
     failed = next((receipt for receipt in receipts if not receipt.passed), None)
     if failed is None:
-        if not receipts:
-            raise Blocked(
-                "no check was found here, so nothing says what is broken",
-                hint="Nothing was changed. Name one under [checks] run in holdfast.toml",
-            )
-        return None
+        if not verified.proofs:
+            raise _unchecked(verified.not_run)
+        return Passing(verified.not_run)
     log = Blobs(pipeline.site.state).get(failed.log_digest) if failed.log_digest else b""
     return Broken(failed, log, understood(failed, log, known, pipeline.site.path), receipts, projects, known)
+
+
+def _unchecked(not_run: tuple[str, ...]) -> Blocked:
+    name_one = "name one under [checks] run in holdfast.toml"
+    if not not_run:
+        return Blocked(
+            "no check was found here, so nothing says what is broken",
+            hint=f"Nothing was changed. {name_one.capitalize()}",
+        )
+    lines = "".join(f"\n  {printable(line)}" for line in not_run)
+    return Blocked(
+        f"no check could run here, so nothing says what is broken:{lines}",
+        hint=f"Nothing was changed. Install what is missing, or {name_one}",
+    )
 
 
 def repair_plan(pipeline: Pipeline, broken: Broken, order: Order) -> Plan:

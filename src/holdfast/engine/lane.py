@@ -280,7 +280,7 @@ def _standing(pipeline: Pipeline, order: Order, plan: Plan) -> Landed | Unlanded
         return _failed_checks(pipeline, failed)
     if missing := missing_files(pipeline.site, order.expected, _NOTHING):
         return _missing(missing)
-    if not verified.receipts and not order.unverified_because:
+    if not verified.proofs and not order.unverified_because:
         nobody = "the workspace stood so already, and no check says that it is done"
         return Unlanded("unknown", nobody, nobody, final=True)
     return Landed("", "", 0, ("the workspace stood so already",))

@@ -34,6 +34,7 @@ from holdfast.errors import (
     UnknownId,
     VerificationFailed,
 )
+from holdfast.gates.evidence import VERIFYING_KINDS
 from holdfast.gates.operations import Operation
 from holdfast.gates.policy import Policy
 from holdfast.model.patch import FilePatch, Patch, rendered, reverse
@@ -296,7 +297,8 @@ class Patches:
         receipts = document.get("receipts", []) if document is not None else None
         if receipts is None:
             return f"{row.id} completed"
-        return f"{len(receipts)} checks passed" if receipts else "no check was found"
+        proofs = sum(one["passed"] and one["kind"] in VERIFYING_KINDS for one in receipts)
+        return f"{proofs} {'check' if proofs == 1 else 'checks'} passed" if proofs else "unverified: no check ran"
 
     def _newest_of(self, standing: Standing) -> Row | None:
         """The execution of its plan since it was queued, if one came to an end that changed something meanwhile."""

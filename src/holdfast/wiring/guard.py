@@ -162,10 +162,11 @@ class Holdfast:
         return routed(self.pipeline, task)
 
     def broken(self) -> Broken | None:
-        """The first check of the workspace as it is that fails; Blocked where there is no check at all."""
-        from holdfast.engine.fixing import find_broken
+        """The first check of the workspace as it is that fails; Blocked where no check could run."""
+        from holdfast.engine.fixing import Broken, find_broken
 
-        return find_broken(self.pipeline)
+        found = find_broken(self.pipeline)
+        return found if isinstance(found, Broken) else None
 
     def fix(
         self,

@@ -14,6 +14,8 @@ _TEST_DIRECTORIES = ("tests/", "test/")
 _TEST_FILE = re.compile(r"(test_.*|.*_test)\.py")
 _REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "dev-requirements.txt", "requirements_dev.txt", "Pipfile")
 _NO_TESTS_COLLECTED = 5
+# Of unittest, which exits with 0 before Python 3.12 where it found no test.
+_TESTED = r"^Ran [1-9]"
 # Compiled files of one check must not be taken by the next for those of a changed source.
 ENV = (("PYTHONDONTWRITEBYTECODE", "1"),)
 _MYPY_SCOPE = re.compile(r"(?m)^\s*(files|packages|modules)\s*=")
@@ -70,7 +72,8 @@ def _tests(place: Place, python: str) -> Iterator[Found]:
         argv = (
             (python, "-m", "unittest", "discover", "-s", start, "-t", ".") if directory else (python, "-m", "unittest")
         )
-        yield Check("tests", place.root, argv, f"{start} has tests", python, env=ENV, nothing=(_NO_TESTS_COLLECTED,))
+        check = Check("tests", place.root, argv, f"{start} has tests", python, env=ENV)
+        yield check._replace(nothing=(_NO_TESTS_COLLECTED,), shows=_TESTED)
 
 
 def _pytest_reason(place: Place) -> str:
