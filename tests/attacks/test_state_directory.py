@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -264,6 +265,25 @@ def test_a_finished_transaction_replayed(tmp_path: Path) -> None:
         _work(ground.path)
     assert ground.tree() == before
     assert (ground.state / "kept" / done.id).is_dir()
+
+
+@pytest.mark.parametrize("part", ["journal", "."])
+def test_a_backup_from_the_middle_of_a_change_takes_nothing_back(tmp_path: Path, part: str) -> None:
+    """A copy of the journal, or of everything, made while a change landed steers nothing after it has landed."""
+    calls = Interloper()
+    ground = guard(tmp_path / "workspace", {"a": b"old", "b": b"old"}, calls)
+    copy = tmp_path / "copy"
+    calls.arm("exchange", lambda: shutil.copytree(ground.state / part, copy), after=True, skip=1)
+    done = ground.apply(put("a", b"new"), put("b", b"new"))
+    ground.hf.close()
+    shutil.rmtree(ground.state / part)
+    shutil.rmtree(ground.state / "kept" / done.id, ignore_errors=True)
+    os.rename(copy, ground.state / part)
+    assert "an old copy" in _refused(ground).message
+    before = ground.tree()
+    with holdfast.open(str(ground.path)) as hf, suppress(Tampering):
+        hf.recover(accept=True)
+    assert ground.tree() == before
 
 
 def test_the_whole_state_directory_rolled_back(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import holdfast
 from crash.scenarios import Scenario, act, arrange, make_tree, taken_back
-from crash.walker import Tree, differences, undated, walk, without_directory_times
+from crash.walker import Tree, differences, undated, walk
 from holdfast import Holdfast
 from holdfast.disk.calls import CALLS, Calls
 from holdfast.errors import HoldfastError
@@ -214,9 +214,9 @@ def judge_life_goes_on(begun: Start) -> list[str]:
         newest = hf.log(limit=1)
         if len(_ids(hf)) > begun.entries and newest[0].status == "COMPLETED":
             taken_back(hf, newest[0].id)
-            found = without_directory_times(walk(begun.place.workspace))
-            if found != without_directory_times(begun.old):
-                verdict.append(f"the undo gave another tree: {differences(found, without_directory_times(begun.old))}")
+            found = walk(begun.place.workspace)
+            if found != begun.old:
+                verdict.append(f"the undo gave another tree: {differences(found, begun.old)}")
         with hf.transaction("life goes on") as tx:
             tx.write("bystander.txt", b"still alive\n")
         if not hf.audit().ok:

@@ -51,11 +51,6 @@ def undated(tree: Tree) -> Tree:
     return {path: thing._replace(mtime_ns=min(thing.mtime_ns, RECENT_NS)) for path, thing in tree.items()}
 
 
-def without_directory_times(tree: Tree) -> Tree:
-    """For an undo: it puts the old objects back, and a directory's time then tells of the undo itself."""
-    return {path: thing._replace(mtime_ns=0) if thing.kind == "directory" else thing for path, thing in tree.items()}
-
-
 def differences(found: Tree, wanted: Tree) -> str:
     """The paths that differ and how, for a person who must find out why."""
     lines = []

@@ -27,7 +27,7 @@ from holdfast.engine.refusals import require_passed as require_passed
 from holdfast.engine.results import step_results
 from holdfast.engine.saving import save_simulation, sweep_dossiers
 from holdfast.engine.simulator import NOTHING_TO_LAND, Hire, Simulated, Simulator, landable_of
-from holdfast.errors import Blocked, Conflict, HoldfastError, Interrupted, UnknownId
+from holdfast.errors import Blocked, Conflict, HoldfastError, Interrupted, Tampering, UnknownId
 from holdfast.execution.carry_out import CarryOut
 from holdfast.model.agent import Delegation
 from holdfast.model.canonical import Json, whole_characters
@@ -46,7 +46,7 @@ from holdfast.store.database import Records, Row
 from holdfast.store.ledger import Ledger
 from holdfast.store.transcripts import sweep_transcripts
 from holdfast.workspace.collector import without_collector
-from holdfast.workspace.recovery import Unsettled, accept_divergence, is_being_taken_back, recover, sweep
+from holdfast.workspace.recovery import IsUnsettled, Unsettled, accept_divergence, is_being_taken_back, recover, sweep
 from holdfast.workspace.shadow import sweep_shadows
 from holdfast.workspace.site import Site
 from holdfast.workspace.texts import keep_texts, keep_texts_after_crash
@@ -364,11 +364,11 @@ class Pipeline:
         sweep_transcripts(self.site.state)
         sweep_dossiers(self.site)
 
-    def _finish(self, finish: Callable[[Site], Unsettled | None]) -> None:
+    def _finish(self, finish: Callable[[Site, IsUnsettled], Unsettled | None]) -> None:
         """Finish what is open and record it. Whatever stops that says truly whether files were moved on the way."""
         found = None
         try:
-            found = finish(self.site)
+            found = finish(self.site, self._is_unsettled)
             # Rows lost in a power cut come back before a newer one is written, so that none is skipped for good.
             catch_up(self.site, self.ledger, self.records)
             if found is not None:
@@ -384,6 +384,13 @@ class Pipeline:
                 hint="Some files may be old already and some still new; the next verb goes on with it.",
                 changed=True,
             ) from None
+
+    def _is_unsettled(self, txn: str) -> bool:
+        try:
+            self.ledger.head()
+            return self.ledger.find(KIND, txn) is None
+        except Tampering:
+            return False
 
     def _without_services(self, found: Unsettled, *, accepted: bool) -> Unsettled:
         """What was begun outside the files before a crash goes; with `accepted`, what cannot is left as it stands."""

@@ -15,30 +15,36 @@ Invariants
   R3  What the head says is made durable again before anything is settled on it:
       after a failed sync the page in memory says more than the disk.
   R4  Damage (head or log) is refused with nothing changed and nothing cleaned away.
+  R5  A state that was copied, or restored from a backup, has the same objects in other inodes. An object in a slot
+      that is none of those in the log, and has the very image of one of them, is taken for that one; but only while
+      the ledger, which ends where its anchor says, knows nothing of the transaction. An old copy steers nothing.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
 
 from holdfast.disk.calls import Calls
 from holdfast.errors import NeedsHuman, Tampering
 from holdfast.model.canonical import Json
 from holdfast.model.execution import Divergence
+from holdfast.model.image import Seen, Stamp
 from holdfast.model.path import printable
 from holdfast.store.contents import NAME as CONTENTS
 from holdfast.store.effects import NAME as EFFECTS
 from holdfast.store.journal import LOG_LIMIT, Head, Log, Op, parse_log, read_head, write_head
 from holdfast.workspace.flip import Flipper
 from holdfast.workspace.folder import is_marked, remove_stage
-from holdfast.workspace.observe import is_same, look
+from holdfast.workspace.observe import is_same, kind_of, look, observe, stamp_of
 from holdfast.workspace.rollback import roll_back, why_not_restorable
 from holdfast.workspace.site import JOURNAL, Site, is_txn
 
 _FILES = ("log", CONTENTS, EFFECTS)
+# Is the ledger whole up to its anchor, and without an entry of this transaction?
+IsUnsettled: TypeAlias = Callable[[str], bool]
 
 
 class Unsettled(NamedTuple):
@@ -53,10 +59,10 @@ class Unsettled(NamedTuple):
     left: tuple[Divergence, ...] = ()
 
 
-def recover(site: Site) -> Unsettled | None:
+def recover(site: Site, is_unsettled: IsUnsettled) -> Unsettled | None:
     """Bring the workspace to exactly the old or exactly the new tree; raises NeedsHuman or Tampering."""
     head = read_head(site.calls, site.journal())
-    return _finish(site, head) if head is not None else None
+    return _finish(site, head, is_unsettled) if head is not None else None
 
 
 def is_being_taken_back(site: Site) -> bool:
@@ -81,12 +87,13 @@ def open_divergence(site: Site) -> tuple[Divergence, ...]:
     )
 
 
-def accept_divergence(site: Site) -> Unsettled | None:
+def accept_divergence(site: Site, is_unsettled: IsUnsettled) -> Unsettled | None:
     """A person decided: what stands now, stands. Our changes are rolled back, the rest is left, material is kept."""
     head = read_head(site.calls, site.journal())
     if head is None or head.state != "PREPARED":
-        return recover(site)
-    log = _trusted_log(site, head)
+        return recover(site, is_unsettled)
+    known = _trusted_log(site, head)
+    log = _as_standing(site, head.txn, known, is_unsettled) or known
     left = roll_back(site, head.txn, log).divergence
     if not left:
         return Unsettled(head.txn, "ABORTED", log.header, log.root, len(log.ops), True)
@@ -122,9 +129,9 @@ def read_whole(calls: Calls, fd: int) -> bytes:
     return b"".join(pieces)
 
 
-def _finish(site: Site, head: Head) -> Unsettled | None:
+def _finish(site: Site, head: Head, is_unsettled: IsUnsettled) -> Unsettled | None:
     if head.state == "PREPARED":
-        return _take_back(site, head)
+        return _take_back(site, head, is_unsettled)
     if look(site.calls, site.journal(), head.txn) is None:
         return None
     try:
@@ -146,8 +153,14 @@ def _left(site: Site, head: Head, log: Log) -> tuple[Divergence, ...]:
     return tuple(Divergence(path, "was left as it stands") for path in foreign)
 
 
-def _take_back(site: Site, head: Head) -> Unsettled:
-    log = _trusted_log(site, head)
+def _take_back(site: Site, head: Head, is_unsettled: IsUnsettled) -> Unsettled:
+    log = _as_standing(site, head.txn, _trusted_log(site, head), is_unsettled)
+    if log is None:
+        raise Tampering(
+            f"the journal of {head.txn} is an old copy, made before that change was settled",
+            hint="Nothing was changed. Put a newer copy of .holdfast back; or keep the files as they stand, "
+            "and close the matter, with: holdfast recover --accept",
+        )
     outcome = roll_back(site, head.txn, log)
     if outcome.divergence:
         names = ", ".join(printable(item.path) for item in outcome.divergence)
@@ -170,6 +183,62 @@ def _trusted_log(site: Site, head: Head) -> Log:
     if why_not:
         raise Tampering(f"the journal of {head.txn} is not one of ours: {why_not}", hint=_HINT)
     return log
+
+
+def _as_standing(site: Site, txn: str, log: Log, is_unsettled: IsUnsettled) -> Log | None:
+    """The log to roll back by; None for a copy of a journal that was settled since (R5)."""
+    copied = _as_copied(site, txn, log)
+    return None if copied is not log and not is_unsettled(txn) else copied
+
+
+def _as_copied(site: Site, txn: str, log: Log) -> Log:
+    """R5: the same log, naming the inodes that its objects have now, where the state was copied."""
+    known: dict[str, list[Seen]] = {}
+    for op in log.ops:
+        if op.slot:
+            known.setdefault(op.slot, []).extend(seen for seen in (op.pre, op.post) if seen is not None)
+    copies = {slot: copy for slot, objects in known.items() if (copy := _copy_in(site, txn, slot, objects)) is not None}
+    if not copies:
+        return log
+
+    def renumbered(op: Op, seen: Seen | None) -> Seen | None:
+        copy = copies.get(op.slot)
+        return Seen(seen.image, copy.now) if seen and copy and seen.stamp.inode == copy.inode else seen
+
+    ops = tuple(op._replace(pre=renumbered(op, op.pre), post=renumbered(op, op.post)) for op in log.ops)
+    inodes = {copy.inode: copy.now.inode for copy in copies.values()}
+    parents = tuple(parent._replace(inode=inodes.get(parent.inode, parent.inode)) for parent in log.parents)
+    return log._replace(ops=ops, parents=parents)
+
+
+class _Copy(NamedTuple):
+    """The inode that a log knows, and the stamp of its copy."""
+
+    inode: int
+    now: Stamp
+
+
+def _copy_in(site: Site, txn: str, slot: str, known: list[Seen]) -> _Copy | None:
+    """The copy of a known object that a slot holds, with the time of the original."""
+    try:
+        directory, name = site.slot_directory(slot, txn)
+    except FileNotFoundError:
+        return None
+    found = look(site.calls, directory, name)
+    if found is None or kind_of(found) is None or found.st_ino in {seen.stamp.inode for seen in known}:
+        return None
+    try:
+        now = observe(site.calls, directory, name, wait=False)
+    except PermissionError:
+        return None  # closed to us by its mode: it cannot be told
+    same = next((seen for seen in known if now is not None and now.image == seen.image), None)
+    if same is None:
+        return None
+    if same.image.kind != "directory" and found.st_mtime_ns != same.stamp.mtime_ns:
+        times = (found.st_atime_ns, same.stamp.mtime_ns)
+        site.calls.utime(name, ns=times, dir_fd=directory, follow_symlinks=False)
+        found = site.calls.stat(name, dir_fd=directory, follow_symlinks=False)
+    return _Copy(same.stamp.inode, stamp_of(found))
 
 
 def _is_being_removed(site: Site, txn: str) -> bool:
@@ -207,6 +276,7 @@ def _refuse_if_moved(site: Site, txn: str) -> None:
         log = read_log(site.calls, site.state.directory(f"{JOURNAL}/{txn}"))
     except Tampering as error:
         raise Tampering(f"{txn} was prepared, and now {error.message}", hint=_HINT) from error
+    log = _as_copied(site, txn, log)
     flipper = Flipper(site, txn, log)
     if any(_was_performed(flipper, op) for op in log.ops):
         raise Tampering(f"{txn} was carried out, but the journal head does not know it", hint=_HINT)
