@@ -112,4 +112,5 @@ class Distance:
                 continue
 
     def _note(self, pipeline: Pipeline, plan: Plan, body: Mapping[str, Json]) -> None:
-        pipeline.note("delegation", {**body, "id": new_txn("g"), "subject": plan.id})
+        about = {"id": new_txn("g"), "subject": plan.id, "objective": plan.objective}
+        pipeline.note("delegation", {**body, **about})

@@ -21,6 +21,7 @@ from holdfast.model.fitting import fits, is_digest
 from holdfast.model.fix import Category
 from holdfast.model.plan import Agent, CommandCheck, Plan, VerifyMode
 from holdfast.model.task import TaskRecord
+from holdfast.settlement.log_rows import objective_of
 
 VERSION = 1
 # What a ledger can hold as a number, on every machine.
@@ -241,7 +242,7 @@ def plan_of(order: Order) -> Plan:
     return Plan(
         order.intent,
         (step,),
-        objective=f"{order.task}, attempt {order.attempt} ({order.token}) of run {order.run}",
+        objective=objective_of(order.task, order.attempt, order.token, order.run),
         verify=tuple(CommandCheck(argv) for argv in order.accept),
         unverified_because=order.unverified_because,
         verify_mode=order.verify_mode,

@@ -37,7 +37,7 @@ from holdfast.model.execution import Execution, Receipt
 from holdfast.model.plan import Plan
 from holdfast.settlement.custody import Filed, file_papers
 from holdfast.settlement.delegated import delegation_body
-from holdfast.settlement.record import KIND, Closing, Outcome, catch_up, settle
+from holdfast.settlement.record import KIND, Closing, Outcome, catch_up, project_note, settle
 from holdfast.settlement.runs import project_run
 from holdfast.simulation.rehearsal import Unrehearsable
 from holdfast.store.blobs import Blobs
@@ -131,7 +131,8 @@ class Pipeline:
 
     def note_delegation(self, plan: Plan, delegation: Delegation) -> None:
         """What an agent claimed and what was measured, into the ledger."""
-        self.note("delegation", {"id": new_txn("g"), "subject": plan.id, **delegation_body(delegation)})
+        about: dict[str, Json] = {"id": new_txn("g"), "subject": plan.id, "objective": plan.objective}
+        self.note("delegation", {**about, **delegation_body(delegation)})
 
     def note(self, kind: str, body: dict[str, Json]) -> None:
         """An entry about the work of an agent. That was long: others are waited for."""
@@ -140,8 +141,7 @@ class Pipeline:
             told("the work of the agent cannot be recorded"),
         ):
             self._recover()
-            entry = self.ledger.append(kind, body, time.time_ns())
-            self.records.mark_projected(entry.seq)
+            project_note(self.records, self.ledger.append(kind, body, time.time_ns()))
 
     def note_run(self, entries: list[Record]) -> None:
         """How a run and its tasks moved: durable with one sync, then in the tables."""

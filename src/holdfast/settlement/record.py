@@ -18,6 +18,7 @@ from holdfast.model.canonical import Json
 from holdfast.model.execution import RESULT_WORDS, Divergence, Execution, StepResult
 from holdfast.model.path import printable
 from holdfast.settlement.custody import project_paper
+from holdfast.settlement.log_rows import fill_log, log_rows
 from holdfast.settlement.runs import project_run
 from holdfast.store.chain import Entry
 from holdfast.store.database import Records, Row
@@ -67,6 +68,7 @@ def catch_up(site: Site, ledger: Ledger, records: Records) -> int:
     """Project ledger entries that the tables lost; the number of them. What gc forgot is no longer kept."""
     head = ledger.head()
     known = records.projected
+    fill_log(ledger, records, known)
     if head is None or head.seq <= known:
         return 0
     if not records.volatile:
@@ -82,8 +84,14 @@ def catch_up(site: Site, ledger: Ledger, records: Records) -> int:
         if entry.kind == KIND:
             project(records, entry, None, kept=is_folder_there(site, str(entry.body["execution_id"])))
         elif not project_paper(records, entry) and not project_run(records, entry):
-            records.mark_projected(entry.seq)
+            project_note(records, entry)
     return len(missing)
+
+
+def project_note(records: Records, entry: Entry) -> None:
+    """An entry without a table of its own."""
+    log_rows(records, entry)
+    records.mark_projected(entry.seq)
 
 
 def project(records: Records, entry: Entry, execution: Execution | None, *, kept: bool = True) -> None:

@@ -19,6 +19,7 @@ from holdfast.model.canonical import Json, whole_characters
 from holdfast.model.configuration import Budget
 from holdfast.model.run import RunOptions, RunRecord
 from holdfast.model.task import MOVES, TaskRecord, Tried
+from holdfast.settlement.log_rows import log_rows
 from holdfast.store.chain import Entry
 from holdfast.store.database import Records
 from holdfast.store.runs import NO_QUESTION, RunRow, Runs, Said, TaskRow
@@ -94,6 +95,7 @@ def project_run(records: Records, entry: Entry) -> bool:
     runs = Runs(records)
     if not runs.exist():
         runs.prepare()
+    log_rows(records, entry)
     records.dependably(lambda: _project(records, runs, entry))
     return True
 

@@ -1,0 +1,73 @@
+"""Two tables for other tools: what happened in runs (`events`), and each attempt of an agent (`execution_log`).
+
+A projection of the ledger, like all tables here; Holdfast itself decides nothing from them.
+A row is found again by the number of its ledger entry, so projecting an entry twice writes it once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdfast.model.canonical import Json
+from holdfast.store.database import Tables, dependable
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS events(
+  seq INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL, event TEXT NOT NULL, run_id TEXT NOT NULL, task_id TEXT NOT NULL,
+  document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS execution_log(
+  seq INTEGER NOT NULL, attempt INTEGER NOT NULL, at_ns INTEGER NOT NULL, plan_id TEXT NOT NULL, run_id TEXT NOT NULL,
+  task_id TEXT NOT NULL, adapter_id TEXT NOT NULL, success INTEGER NOT NULL, output TEXT NOT NULL, error TEXT NOT NULL,
+  duration_ms INTEGER NOT NULL, artifacts TEXT NOT NULL, PRIMARY KEY(seq, attempt)) WITHOUT ROWID;
+"""
+
+
+class EventRow(NamedTuple):
+    """`event` is a name of `model.run.EVENTS`; `task_id` is empty for what is about a whole run."""
+
+    seq: int
+    at_ns: int
+    event: str
+    run_id: str
+    task_id: str
+    document: dict[str, Json]
+
+
+class AttemptRow(NamedTuple):
+    """One attempt of an agent. `success` was measured; `output` is what the agent said."""
+
+    seq: int
+    attempt: int
+    at_ns: int
+    plan_id: str
+    run_id: str
+    task_id: str
+    adapter_id: str
+    success: bool
+    output: str
+    error: str
+    duration_ms: int
+    artifacts: tuple[str, ...]
+
+
+class LogTables(Tables):
+    @dependable
+    def exist(self) -> bool:
+        found = self._db.execute("SELECT 1 FROM sqlite_master WHERE name='execution_log'").fetchone()
+        return found is not None
+
+    @dependable
+    def prepare(self) -> None:
+        self._db.executescript(_SCHEMA)
+
+    @dependable
+    def save_event(self, row: EventRow) -> None:
+        values = (*row[:5], json.dumps(row.document))
+        self._db.execute("INSERT OR REPLACE INTO events VALUES(?,?,?,?,?,?)", values)
+
+    @dependable
+    def save_attempts(self, rows: Sequence[AttemptRow]) -> None:
+        values = [(*row[:11], json.dumps(row.artifacts)) for row in rows]
+        self._db.executemany("INSERT OR REPLACE INTO execution_log VALUES(?,?,?,?,?,?,?,?,?,?,?,?)", values)
