@@ -79,6 +79,7 @@ class _Said(NamedTuple):
     parallel: int | None
     checkpoint: Checkpoint | None
     budget: Budget
+    workspaces: tuple[tuple[str, str], ...]
     agents: tuple[AgentSettings, ...]
     providers: tuple[ProviderSettings, ...]
     services: tuple[tuple[str, tuple[str, ...]], ...]
@@ -200,6 +201,7 @@ def _said(source: Source) -> _Said:
         parallel=run.integer("parallel", least=1),
         checkpoint=run.choice("checkpoint", CHECKPOINTS),
         budget=_budget(_section(run, "budget")),
+        workspaces=tuple(_workspaces(_section(run, "workspaces"))),
         agents=tuple(agents_in(agents, lambda table: _limits(table, close=False))),
         providers=tuple(providers_in(_section(top, "providers"))),
         services=tuple(_services(_section(top, "services"))),
@@ -261,6 +263,14 @@ def _budget(table: Table) -> Budget:
     return budget
 
 
+def _workspaces(table: Table) -> Iterator[tuple[str, str]]:
+    for name in table.keys:
+        path = table.text(name) or ""
+        if not os.path.isabs(path):
+            table.refuse(name, "must be the absolute path of a directory")
+        yield name, path
+
+
 def _approvers(table: Table) -> Iterator[tuple[str, str]]:
     for name in table.keys:
         key = (table.text(name) or "").lower()
@@ -316,6 +326,7 @@ def _combined(said: Sequence[_Said]) -> Settings:
             parallel=_first([layer.parallel for layer in said], 1),
             checkpoint=_first([layer.checkpoint for layer in said], None),
             budget=Budget(*_lowest([layer.budget for layer in said])),
+            workspaces=tuple(sorted(dict(row for layer in reversed(said) for row in layer.workspaces).items())),
         ),
         agents=tuple(agents[name] for name in sorted(agents)),
         providers=tuple(providers[name] for name in sorted(providers)),

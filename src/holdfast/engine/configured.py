@@ -135,6 +135,7 @@ _KEYS: tuple[tuple[str, Unit, Callable[[Settings], object]], ...] = (
     ("run.parallel", "", lambda s: s.run.parallel),
     ("run.checkpoint", "", lambda s: s.run.checkpoint),
     ("run.budget", "", lambda s: s.run.budget._asdict()),
+    ("run.workspaces", "", lambda s: dict(s.run.workspaces)),
 )
 
 

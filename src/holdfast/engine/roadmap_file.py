@@ -17,10 +17,12 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from holdfast.engine.other_workspaces import OtherWorkspaces
 from holdfast.errors import Blocked, Conflict, HoldfastError, InvalidInput
 from holdfast.intake.roadmap import parse, tickable, ticked
 from holdfast.model.path import checked_path, printable
 from holdfast.model.task import Roadmap
+from holdfast.settings import load, places_of
 from holdfast.workspace.site import Site
 
 if TYPE_CHECKING:
@@ -43,9 +45,12 @@ class RoadmapFile:
         self._site = site
         self.path = checked_path(path)
         self._known: tuple[tuple[int, ...], bytes, Roadmap] | None = None
+        self._others = OtherWorkspaces(lambda: dict(load(places_of(site.path)).run.workspaces), NAMES, MOST_BYTES)
+        self._told: Roadmap | None = None
 
     def read(self) -> tuple[bytes, Roadmap]:
-        """The file as it is now; parsed again only when it changed, and the same Roadmap until then."""
+        """The file as it is now; parsed again only when it changed, and the same Roadmap until then. Tasks that wait
+        for another workspace are held back in it."""
         fd = self._opened()
         try:
             about = self._site.calls.fstat(fd)
@@ -61,7 +66,8 @@ class RoadmapFile:
         finally:
             self._site.calls.close(fd)
         assert self._known is not None
-        return self._known[1], self._known[2]
+        self._told = self._others.with_held(self._known[2], self._told)
+        return self._known[1], self._told
 
     def _parsed(self, data: bytes) -> Roadmap:
         """Prose has no tasks of its own; what an agent made of it once is what it says (see `normalising`)."""

@@ -67,6 +67,8 @@ class RunSettings(NamedTuple):
     # None: git inside a repository, nothing elsewhere.
     checkpoint: Checkpoint | None = None
     budget: Budget = Budget()
+    # Other workspaces by the names that roadmaps know them by: (name, directory).
+    workspaces: tuple[tuple[str, str], ...] = ()
 
 
 class Origin(NamedTuple):

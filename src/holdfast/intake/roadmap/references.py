@@ -33,6 +33,8 @@ _PHASES = re.compile(
 )
 _RANGE = re.compile(r"\b([A-Z]{1,9}-?)?(\d{1,7})[ ]?(?:[-–—]|\.\.|through|to)[ ]?(?:\1)?(\d{1,7})\b(?![.\d])")
 _TOKEN = re.compile(r"\b[A-Z][A-Z0-9]{0,9}-\d{1,7}\b|\bT\d{1,6}[a-z]?\b|\b\d{1,6}(?:\.\d{1,6}){0,8}\b")
+# A task of another workspace, by the name that the user's configuration gives to it: `lib#1.2`.
+_ELSEWHERE = re.compile(r"(?<![\w/#&])([A-Za-z][\w.-]{0,63})#(\w[\w.-]{0,99}\w|\w)")
 _BRACKET = re.compile(r"[()\[\]]")
 _NOTHING = re.compile(r"(?:none|nothing|no dependencies|no prerequisites?|n/?a|-|–|—)?[.!]?\Z", re.IGNORECASE)
 _LONGEST_NOTHING = 20
@@ -216,8 +218,18 @@ def _sentence(text: str) -> str:
     return (text[:end] if end >= 0 else text).strip().removesuffix(".")
 
 
+def needs_elsewhere(task: Task) -> tuple[tuple[str, str], ...]:
+    """What a task says must come before it in other workspaces: (workspace, task there)."""
+    if "#" not in task.title and "#" not in task.body:
+        return ()
+    said = (*clauses(task.title), *clauses(task.body))
+    return tuple(dict.fromkeys((found[1], found[2]) for clause in said for found in _ELSEWHERE.finditer(clause)))
+
+
 def named(clause: str, names: Names, near: str = "") -> tuple[list[str], list[str]]:
     """The ids that a clause names, and what in it names nothing; it stands in the phase with the number `near`."""
+    if "#" in clause:
+        clause = _ELSEWHERE.sub(",", clause).strip(" ,")
     if len(clause) < _LONGEST_NOTHING and _NOTHING.match(clause):
         return [], []
     if whole := names.title(clause):
