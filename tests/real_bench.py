@@ -52,7 +52,13 @@ class RealBench(NamedTuple):
 
 @contextmanager
 def real_bench(
-    tmp_path: Path, model: ScriptedModel, api: Api, name: str, *, requests: int | None = None
+    tmp_path: Path,
+    model: ScriptedModel,
+    api: Api,
+    name: str,
+    *,
+    requests: int | None = None,
+    provider_tools: bool = False,
 ) -> Iterator[RealBench]:
     """`name` is the model the program asks for; `requests` ends the run after so many."""
     with ExitStack() as stack:
@@ -63,7 +69,9 @@ def real_bench(
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         socket = os.path.join(folder, "model.sock")
         upstream = Upstream(model.url, (api,), Secret(model.key), ())
-        proxy = stack.enter_context(ModelProxy(socket, upstream, TOKEN, Spending(requests=requests)))
+        proxy = stack.enter_context(
+            ModelProxy(socket, upstream, TOKEN, Spending(requests=requests), provider_tools=provider_tools)
+        )
         bench = SandboxBench(
             shadow.view,
             shadow.new_home(),

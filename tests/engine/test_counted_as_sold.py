@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from delegated import PYTHON, Given, configured, delegations, plan_for, project
 from holdfast.store.blobs import Blobs
 from holdfast.testing import ScriptedModel
 from holdfast.testing.script import Hang, Say, Script
+from proxy.answers import event_bytes
+from proxy.provider import providing, streamed
 
 # One question is answered; the other, asked on the side, is still open when the program ends, as with a title that
 # nobody waits for.
@@ -27,6 +30,18 @@ def ask(words):
 threading.Thread(target=ask, args=("on the side",), daemon=True).start()
 open("answer.txt", "w").write(ask("the task itself"))
 time.sleep(1.5)
+os._exit(0)
+"""
+# Leaves while an answer is coming, so that what it cost is known only after the program has ended.
+LEAVING = """\
+import http.client, json, os
+url, key = os.environ["HOLDFAST_MODEL_URL"], os.environ["HOLDFAST_MODEL_KEY"]
+asking = http.client.HTTPConnection(url.removeprefix("http://"))
+body = {"model": "scripted", "max_tokens": 200, "stream": True, "messages": [{"role": "user", "content": "a title"}]}
+head = {"authorization": "Bearer " + key, "content-type": "application/json"}
+open("answer.txt", "w").write("x")
+asking.request("POST", "/v1/chat/completions", json.dumps(body), head)
+asking.getresponse().read1(1)
 os._exit(0)
 """
 
@@ -63,6 +78,35 @@ detect = false
     assert cut["input_tokens"] > 0
     for field in ("requests", "input_tokens", "output_tokens"):
         assert entry["usage"][field] == whole[field] + cut[field]
+
+
+def test_an_answer_under_way_when_the_program_ends_is_in_the_sum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that ends in the middle of an answer is charged for it in the ledger, not only in its transcript."""
+    program = Path(os.environ["HOME"]) / "leaving.py"
+    program.write_text(LEAVING)
+    ground = project(tmp_path / "workspace")
+    first = event_bytes({"choices": [{"delta": {"content": "A "}}]})
+    hold = threading.Event()
+    with providing(lambda _: streamed(first, hold)) as provider:
+        configured(f"""
+[agents.mine]
+command = ["{PYTHON}", "{program}"]
+network = "proxy"
+provider = "local"
+[providers.local]
+url = "{provider.url}"
+api = ["openai"]
+[checks]
+detect = false
+""")
+        ground.hf.simulate(plan_for("mine", Given(task="Write it down.")))
+        hold.set()
+    (entry,) = delegations(ground)
+    (cut,) = _asked(ground, entry["asked"])
+    assert (cut["estimated"], cut["outcome"], cut["output_tokens"]) == (True, "gone", 200)
+    assert entry["usage"]["output_tokens"] == 200
 
 
 def _asked(ground: Any, digest: str) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import pytest
 from holdfast.errors import InvalidInput, Tampering
 from holdfast.proxy.exchange import Timeouts
 from holdfast.proxy.server import ModelProxy
-from holdfast.proxy.upstream import Secret
+from holdfast.proxy.upstream import Price, Secret
 from proxy.answers import ANTHROPIC, CASES, GEMINI, OPENAI, RESPONSES, Case
 from proxy.asking import KEY, TOKEN, asking, private_place, proxied, raw, upstream
 from proxy.provider import Provider, providing
@@ -153,7 +153,6 @@ BODIES = {
     "a name twice, deep": b'{"model": "m-1", "messages": [{"a": 1, "a": 2}]}',
     "not a number": b'{"model": "m-1", "temperature": NaN}',
     "too large a number": b'{"model": "m-1", "temperature": 1e999}',
-    "deep": b'{"model": "m-1", "messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "no model": b'{"messages": []}',
     "model is no text": _model(model=["m-1"]),
     "a limit of words": _model(max_tokens="many"),
@@ -205,6 +204,7 @@ MCP = {"type": "mcp", "server_url": "https://evil.example"}
 FUNCTION = {"type": "function"}
 TOOLS: list[tuple[Case, list[object], list[int]]] = [
     (OPENAI, [FUNCTION, {"type": "web_search"}], [0]),
+    (OPENAI, [FUNCTION, {"TYPE": "web_search"}, {"type": "function", "Type": "web_search"}], [0]),
     (RESPONSES, [{"type": "custom"}, MCP, FUNCTION], [0, 2]),
     (RESPONSES, [{"type": "namespace", "tools": [FUNCTION]}, {"type": "namespace", "tools": [FUNCTION, MCP]}], [0]),
     (ANTHROPIC, [{"name": "a"}, {"type": "bash_20250124", "name": "bash"}, {"type": "web_fetch_20250910"}], [0, 1]),
@@ -221,10 +221,10 @@ def test_the_provider_goes_nowhere_for_the_agent(
     lines: list[object] = []
     path, body = case.asking(stream=False)
     with proxied(provider.url, transcript=lines.append) as (_, client):
-        client.ask(path, {**body, "tools": tools, "mcp_servers": [{"url": "https://evil.example"}]})
+        client.ask(path, {**body, "tools": tools})
         sent = json.loads(provider.seen[0].body)
         assert sent.get("tools", []) == [tools[n] for n in kept]
-        assert "mcp_servers" not in sent and "evil.example" not in provider.seen[0].body.decode()
+        assert "evil.example" not in provider.seen[0].body.decode()
     assert "taken out" in str(lines)
 
 
@@ -247,14 +247,85 @@ def test_the_provider_fetches_nothing_for_the_agent(line: str, provider: Provide
             assert "evil.example" not in answer.words
 
 
-def test_depth_hides_no_address(provider: Provider) -> None:
-    """However deep the part is nested, it is found, or the body is not read at all."""
-    for depth in (100, 900, 5_000):
-        deep = '[{"type":"x","content":' * depth + '{"image_url":"https://evil.example"}' + "}]" * depth
-        body = f'{{"model":"m-1","messages":{deep}}}'.encode()
-        with proxied(provider.url) as (_, client):
-            assert client.ask(OPENAI.path, body).status in (400, 403)
-    assert provider.seen == []
+def _nested(depth: int, innermost: str = "1") -> bytes:
+    """A body of this depth; the body itself is the first level."""
+    return b'{"model":"m-1","messages":' + b"[" * (depth - 1) + innermost.encode() + b"]" * (depth - 1) + b"}"
+
+
+@pytest.mark.parametrize("depth", [65, 66, 600, 900, 985, 990, 995, 1000, 5_000, 100_000])
+def test_a_body_of_more_than_64_levels_is_refused(depth: int, provider: Provider) -> None:
+    """It is neither sent nor left unrecorded, whether or not it could be parsed, and the next request passes."""
+    lines: list[dict[str, object]] = []
+    with proxied(provider.url, transcript=lines.append) as (proxy, client):
+        answer = client.ask(OPENAI.path, _nested(depth))
+        assert (answer.status, provider.seen, proxy.failures) == (400, [], {"body": 1})
+        assert "nested more than 64 deep" in answer.words
+        assert client.ask(OPENAI.path, OPENAI.body).status == 200
+    assert [line["outcome"] for line in lines] == ["body", "answered"]
+
+
+def test_a_body_of_64_levels_passes_and_hides_no_address(provider: Provider) -> None:
+    """The deepest body that is read is sent and recorded; a part in its deepest place is looked at like any other."""
+    lines: list[dict[str, object]] = []
+    with proxied(provider.url, transcript=lines.append) as (_, client):
+        assert client.ask(OPENAI.path, _nested(64)).status == 200
+        assert client.ask(OPENAI.path, _nested(63, '{"image_url":"https://evil.example"}')).status == 403
+        assert client.ask(OPENAI.path, _nested(62, '{"image_urls":["https://evil.example"]}')).status == 403
+    assert len(provider.seen) == 1 and len(lines) == 3
+
+
+# ── which model ──
+
+DEAR = "m-1-dear"
+PINNED = (
+    Price("m-", 1_000_000, 2_000_000),
+    Price("m-0-small", 1_000_000, 1_000_000),
+    Price("m-2-large", 1_000_000, 9_000_000),
+    Price("m-3-cached", 900_000, 1_000_000, 900_000),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.api for case in CASES])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("wanted", "given"),
+    [
+        ("m-1", "m-1"),
+        (DEAR, "m-1"),
+        ("unknown", "m-1"),
+        ("m-2-large", "m-1"),
+        ("m-0-small", "m-0-small"),
+        ("m-0-small-but-dear", "m-1"),
+        ("m-3-cached", "m-3-cached"),
+    ],
+)
+def test_an_agent_gets_the_model_that_is_configured(
+    case: Case, stream: bool, wanted: str, given: str, provider: Provider
+) -> None:
+    """Whichever it asks for; another one is left to it only where its very name is listed and no dearer."""
+    lines: list[dict[str, object]] = []
+    path, body = case.asking(stream=stream)
+    body = {**body, "model": wanted} if "model" in body else body
+    configured = upstream(provider.url, model="m-1", prices=PINNED)
+    with (
+        private_place() as place,
+        ModelProxy(place, configured, TOKEN, transcript=lines.append),
+        asking(place) as client,
+    ):
+        assert client.ask(path.replace("m-1", wanted), body).status == 200
+    (seen,) = provider.seen
+    assert f'"{given}"' in seen.body.decode() or f"/{given}:" in seen.path
+    assert lines[0]["model"] == given
+    assert (f"m-1 was asked instead of {wanted}" in str(lines[0]["notes"])) == (given != wanted)
+
+
+@pytest.mark.parametrize("tier", ["priority", "fast", "Priority", 1, ["priority"]])
+def test_a_dearer_tier_of_service_is_taken_out(tier: object, provider: Provider) -> None:
+    """A price is for the usual service; the tiers that cost no more than that pass."""
+    with proxied(provider.url) as (_, client):
+        for wanted in (tier, "flex"):
+            assert client.ask(OPENAI.path, {**OPENAI.body, "service_tier": wanted}).status == 200
+        assert ["service_tier" in json.loads(seen.body) for seen in provider.seen] == [False, True]
 
 
 def test_who_wants_the_provider_to_go_out_can_have_it(provider: Provider) -> None:

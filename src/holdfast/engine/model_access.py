@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _PORT = 8731
 # The limit's name when money, tokens or requests are used up.
 BUDGET = "budget"
+# Seconds; answers that were hung up on are charged at once, or heard out for a moment.
+_SETTLING = 5.0
 # A tape is asked in place of the provider, who is told nothing.
 _NO_KEY = "none"
 
@@ -58,6 +60,8 @@ class Access(NamedTuple):
 
     def explained(self, result: Result, since: Mark) -> Result:
         """With what was spent since, and why it ended, when the proxy knows better than the program tells."""
+        if self.proxy is not None:
+            self.proxy.settle(_SETTLING)  # the program has ended, and with it whoever waited for an answer
         result = result._replace(usage=self.spent().since(since.usage))
         if self.proxy is None:
             return result._replace(ending="limit") if result.limit else result
@@ -123,7 +127,7 @@ def model_access(
     require_price(provider, own)
     key = Secret(_NO_KEY if own.replay else key_of(provider))
     prices = tuple(Price(*price) for price in provider.prices)
-    upstream = Upstream(provider.url, provider.apis, key, prices)
+    upstream = Upstream(provider.url, provider.apis, key, prices, own.model)
     token = "hf-" + secrets.token_hex(24)
     budget = Spending(own.micro_usd, own.tokens, own.turns)
     name = f"m-{secrets.token_hex(6)}"

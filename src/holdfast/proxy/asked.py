@@ -5,9 +5,13 @@ Invariants
       refused.
   Q2  `decoded` never makes more than MAX_BODY bytes of what came, however it was packed.
   Q3  Where the provider itself would go out for the agent (web search, MCP servers, code in the cloud), the border of
-      the sandbox would have a hole; such tools are taken out of the list, and what cannot be taken out is refused.
+      the sandbox would have a hole; such tools are taken out of the list. A field that asks for the like is refused in
+      any spelling, and a field that this wire is not known to have is taken out: nobody here can tell what it does.
   Q4  Nor does it fetch anything: a picture or a document whose address stands where its bytes could stand is refused,
       since the address alone would carry out what the agent knows. What tools were given and gave is data, and passes.
+  Q5  A body is at most DEEPEST deep, so that everything that reads it afterwards may go down into it.
+  Q6  Where the user has named a model, the agent gets that one, whichever it asks for. Another one is left to it only
+      where it is listed by its very name with a price that is no higher.
 """
 
 from __future__ import annotations
@@ -15,13 +19,17 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from collections.abc import Callable
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from holdfast.model.agent import Api
+from holdfast.model.path import printable
 from holdfast.proxy.refusals import Refused
-from holdfast.proxy.routes import Route
+from holdfast.proxy.routes import MODEL_NAME, Route
 
 MAX_BODY = 64 << 20
+# The requests of all agents we know are at most 12 deep, with the schemas of their tools.
+DEEPEST = 64
 # What a request without a limit of its own may be expected to say.
 ASSUMED_OUTPUT = 32_000
 # Below this some providers refuse a limit, and no answer is of use.
@@ -50,11 +58,40 @@ _OWN_TOOLS: dict[Api, re.Pattern[str]] = {
     "anthropic": re.compile(r"|custom|(bash|text_editor|computer|memory|tool_search_tool)_\w+"),
     "gemini": re.compile(r"functionDeclarations|function_declarations"),
 }
-_OUTSIDE = ("mcp_servers", "web_search_options", "background", "container")
-# What is fetched stands under such a name, whatever the wire (Q4): image_url and its url, file_url, fileUri.
-_ADDRESS_NAMES = ("url", "uri")
+# What each wire is known to have, small servers of it included. All else is taken out (Q3).
+_FIELDS: dict[Api, frozenset[str]] = {
+    "openai": frozenset(
+        """model messages max_tokens max_completion_tokens n stream stream_options temperature top_p top_k min_p seed
+        stop frequency_penalty presence_penalty repetition_penalty logit_bias logprobs top_logprobs tools tool_choice
+        parallel_tool_calls functions function_call response_format reasoning_effort reasoning thinking thinking_budget
+        enable_thinking chat_template_kwargs verbosity modalities prediction metadata user safety_identifier
+        prompt_cache_key prompt_cache_retention service_tier store""".split()
+    ),
+    "responses": frozenset(
+        """model input instructions max_output_tokens stream stream_options temperature top_p top_logprobs tools
+        tool_choice parallel_tool_calls max_tool_calls text reasoning include truncation metadata client_metadata user
+        safety_identifier prompt_cache_key prompt_cache_retention previous_response_id service_tier store""".split()
+    ),
+    "anthropic": frozenset(
+        """model messages system max_tokens stream temperature top_p top_k stop_sequences thinking tools tool_choice
+        metadata context_management output_config output_format cache_control service_tier""".split()
+    ),
+    "gemini": frozenset(
+        """contents systemInstruction system_instruction generationConfig generation_config tools toolConfig tool_config
+        safetySettings safety_settings labels""".split()
+    ),
+}
+# Fields by which one provider or another goes out; compared without case, blanks and strokes.
+_OUTSIDE = frozenset(
+    """background callback callbacks connectors container enablesearch mcp mcpservers plugin plugins searchoptions
+    searchparameters webhook webhooks websearch websearchoptions""".split()
+)
+# Other tiers of service have other prices than those that were stated.
+_TIERS = ("auto", "default", "flex", "standard", "standard_only")
+# What is fetched stands under such a name, whatever the wire (Q4): image_url and its url, fileUri, image_urls.
+_ADDRESS_NAMES = ("url", "uri", "urls", "uris")
 # Bytes stand under these. Some providers take an address there too.
-_BYTES_NAMES = frozenset({"data", "file_data", "filedata", "image", "video", "audio", "file"})
+_BYTES_NAMES = frozenset({"data", "filedata", "image", "video", "audio", "file"})
 _ADDRESS = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*://")
 _INLINE = "data:"
 # What a tool was given, or gave, as JSON of its own: in which part (by its type, or gemini's name of it), and where.
@@ -129,13 +166,21 @@ def decoded(data: bytes, encoding: str) -> bytes:
     return plain
 
 
-def asked_of(route: Route, data: bytes, *, provider_tools: bool = False) -> Asked:
-    """Understood, or Refused; tools of the provider are taken out unless they are allowed."""
+def asked_of(
+    route: Route, data: bytes, *, provider_tools: bool = False, only: Callable[[str], str] | None = None
+) -> Asked:
+    """Understood, or Refused; what would lead outside is taken out unless it is allowed.
+
+    `only` says which model is asked instead of the one that is named, if need be that same one (Q6).
+    """
     body = _object(data)
     notes = () if provider_tools else _kept_inside(route.api, body)
     model = route.model or body.get("model")
     if not isinstance(model, str) or not model:
         raise Refused("body", 400, "the request names no model")
+    if only is not None and (allowed := only(model)) != model:
+        notes += (f"{allowed} was asked instead of {printable(model)[:80]}: it is the model that is configured",)
+        route, model = _redirected(route, body, allowed), allowed
     streams = route.streams or body.get("stream") is True
     if route.api == "openai" and streams and _ask_for_usage(body):
         notes += ("stream_options.include_usage was set",)
@@ -206,11 +251,39 @@ def lowered(asked: Asked, limit: int) -> Asked | None:
 def _object(data: bytes) -> Body:
     try:
         body = json.loads(data, object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
         raise Refused("body", 400, f"the body is not JSON that can be read in one way only: {error}"[:300]) from None
     if not isinstance(body, dict):
         raise Refused("body", 400, "the body is not a JSON object")
-    return body
+    level: list[object] = [body]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for value in level
+            for inner in (value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return body
+    raise _too_deep()
+
+
+def _too_deep() -> Refused:
+    return Refused("body", 400, f"the body is nested more than {DEEPEST} deep")
+
+
+def _redirected(route: Route, body: Body, model: str) -> Route:
+    """The way to another model: in gemini's path, or in the body."""
+    if not route.model:
+        body["model"] = model
+        return route
+    if not MODEL_NAME.fullmatch(model):
+        raise Refused(
+            "endpoint", 403, f"{printable(model)[:80]}, which is configured, is no name of a model on this wire"
+        )
+    return route._replace(model=model, path=route.path.replace(f"/{route.model}:", f"/{model}:", 1))
 
 
 def _once(pairs: list[tuple[str, object]]) -> Body:
@@ -260,25 +333,38 @@ def _ask_for_usage(body: Body) -> bool:
 
 
 def _kept_inside(api: Api, body: Body) -> tuple[str, ...]:
-    if body.get("background") not in (None, False):
-        raise Refused("body", 403, "an answer made in the background cannot be counted; ask without `background`")
+    for name, value in body.items():
+        if value and (_plain(name) in _OUTSIDE or _plain(name).endswith(_ADDRESS_NAMES)):
+            raise Refused("body", 403, f"the provider would go outside for {printable(name)[:60]!r}; ask without it")
     _refuse_addresses(api, body)
-    dropped = [name for name in _OUTSIDE if body.pop(name, None)]
+    dropped = [f"{printable(name)} was taken out: it is not known here" for name in body if name not in _FIELDS[api]]
+    for name in body.keys() - _FIELDS[api]:
+        del body[name]
+    if body.get("service_tier") not in (None, *_TIERS):
+        del body["service_tier"]
+        dropped.append("service_tier was taken out: it changes what an answer costs")
     offered = body.get("tools")
     if isinstance(offered, list):
         offered = [part for tool in offered for part in _named(api, tool)]
         kept = [tool for tool in offered if _is_own(api, tool)]
-        dropped += [_name(tool) for tool in offered if not _is_own(api, tool)]
-        body["tools"] = kept
-        if not kept:
+        outside = [_name(tool) for tool in offered if not _is_own(api, tool)]
+        dropped += [f"{name} was taken out: the provider would go outside for it" for name in outside]
+        if outside:
+            body["tools"] = kept
+        if outside and not kept:
             for name in ("tools", "tool_choice", "toolConfig", "tool_config"):
                 body.pop(name, None)
-    return tuple(f"{name} was taken out: the provider would go outside for it"[:200] for name in dropped)
+    return tuple(note[:200] for note in dropped)
+
+
+def _plain(name: str) -> str:
+    """A name without its spelling: some servers read names without regard to case."""
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
 def _refuse_addresses(api: Api, body: Body) -> None:
     """Q4. Without recursion: how deep a body is, is the sender's choice."""
-    rest = [(name, value) for name, value in body.items() if name not in (*_OUTSIDE, *_BESIDE)]
+    rest = [(name, value) for name, value in body.items() if name not in _BESIDE]
     while rest:
         name, value = rest.pop()
         if isinstance(value, list):
@@ -289,7 +375,7 @@ def _refuse_addresses(api: Api, body: Body) -> None:
             rest += [(name, one) for one in value]
         elif isinstance(value, dict):
             rest += [(inner, value[inner]) for inner in value if not _is_tool_data(api, name, value, inner)]
-        elif isinstance(value, str) and _is_fetched(name.lower(), value):
+        elif isinstance(value, str) and _is_fetched(_plain(name), value):
             raise Refused(
                 "body", 403, f"the provider would fetch what {name[:60]!r} names; put the bytes there, as {_INLINE}…"
             )
@@ -314,6 +400,8 @@ def _is_own(api: Api, tool: object) -> bool:
         return False
     if api == "gemini":
         return any(_OWN_TOOLS[api].fullmatch(name) for name in tool)
+    if any(name != plain and plain in ("type", "tools") for name in tool for plain in (_plain(name),)):
+        return False  # whoever reads names without regard to case would see another tool
     kind = tool.get("type", "function" if api != "anthropic" else "")
     inner = tool.get("tools") if kind == "namespace" else None
     if isinstance(inner, list) and not all(_is_own(api, one) for one in inner):

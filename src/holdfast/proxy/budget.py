@@ -104,6 +104,12 @@ class Purse:
             self._changed.notify_all()
         return usage
 
+    def wait_settled(self, deadline: float) -> None:
+        """Until nothing is under way: an answer that was just hung up on is charged a moment later."""
+        with self._changed:
+            while self._under_way and time.monotonic() < deadline:
+                self._changed.wait(_LOOK_AGAIN)
+
     def close(self) -> None:
         """Nobody waits any longer, and nobody is let through: what the closed requests set aside goes to no other."""
         with self._changed:

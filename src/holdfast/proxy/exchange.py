@@ -116,8 +116,9 @@ class Exchange:
             if body:
                 raise Refused("body", 400, "this request has no body")
         else:
-            asked = asked_of(route, body, provider_tools=self._house.provider_tools)
-            self._asked, self._request = asked, asked.body
+            house = self._house
+            asked = asked_of(route, body, provider_tools=house.provider_tools, only=house.upstream.allowed)
+            self._asked, self._request, route = asked, asked.body, asked.route
         paying = self._asked if route.purpose == "generate" else None
         grant = self._house.purse.admit(paying, time.monotonic() + self._house.timeouts.answer)
         self._asked = grant.asked or self._asked

@@ -33,8 +33,10 @@ _FIXED: dict[tuple[str, str], tuple[tuple[Api, ...], Purpose, str]] = {
     ("POST", "/v1/messages"): (("anthropic",), "generate", "/v1/messages"),
     ("POST", "/v1/messages/count_tokens"): (("anthropic",), "count", "/v1/messages/count_tokens"),
 }
+# A name that may stand in a path.
+MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _GEMINI = re.compile(
-    r"/(?:v1|v1beta)/models/(?P<model>[A-Za-z0-9][A-Za-z0-9._-]{0,127})"
+    rf"/(?:v1|v1beta)/models/(?P<model>{MODEL_NAME.pattern})"
     r":(?P<verb>generateContent|streamGenerateContent|countTokens)"
 )
 _QUERY = frozenset({"alt=sse", "beta=true"})

@@ -82,6 +82,10 @@ class ModelProxy:
     def usage(self) -> Usage:
         return self._house.purse.spent
 
+    def settle(self, seconds: float) -> None:
+        """Wait until everything that was asked is counted; for when nobody is left who could ask."""
+        self._house.purse.wait_settled(time.monotonic() + seconds)
+
     @property
     def estimated(self) -> bool:
         """Whether any answer was not counted by the provider, so that `usage` is a guess on the high side."""

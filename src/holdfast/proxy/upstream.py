@@ -77,6 +77,11 @@ class Price(NamedTuple):
         quarters += self.input * (5 * tokens.written + 8 * tokens.kept)
         return -(-quarters // (4 * MILLION))
 
+    def no_dearer_than(self, other: Price) -> bool:
+        """In each of its three measures."""
+        cached, others = (price.input if price.cached is None else price.cached for price in (self, other))
+        return self.input <= other.input and self.output <= other.output and cached <= others
+
 
 class Upstream(NamedTuple):
     """A provider: `url` without the version (https://api.example.com), the wires it speaks, its key, its prices."""
@@ -85,6 +90,8 @@ class Upstream(NamedTuple):
     apis: tuple[Api, ...]
     key: Secret
     prices: tuple[Price, ...] = ()
+    # The one that the user has named; empty leaves the choice to the agent.
+    model: str = ""
     # A file of certificates to trust besides the system's, for a provider behind a private authority.
     ca_file: str = ""
 
@@ -92,6 +99,18 @@ class Upstream(NamedTuple):
         """That of the longest prefix that fits."""
         fitting = [price for price in self.prices if model.startswith(price.prefix)]
         return max(fitting, key=lambda price: len(price.prefix), default=None)
+
+    def allowed(self, model: str) -> str:
+        """The model that is asked where this one is named: the configured one, or this one if it is no dearer.
+
+        A prefix is not enough to tell: the dearer model often has the longer name.
+        """
+        if not self.model or model == self.model:
+            return model
+        own, other = self.price(self.model), self.price(model)
+        if own is None or other is None or other.prefix != model:
+            return self.model
+        return model if other.no_dearer_than(own) else self.model
 
 
 class Origin(NamedTuple):
