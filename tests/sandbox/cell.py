@@ -1,4 +1,4 @@
-"""A workspace, a layer over it, and prisoners who try to get out; as root, and as an ordinary user.
+"""A workspace, a layer over it or a copy of it, and prisoners who try to get out; as root, and as an ordinary user.
 
     cell.python("open('/etc/shadow').read()")   ->  Confined
 
@@ -22,12 +22,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from guarded import USER, in_child
+from holdfast.disk.confined import Root
 from holdfast.errors import HoldfastError
 from holdfast.sandbox import probe, shown  # noqa: F401
 from holdfast.sandbox.confined import SHIFT, Confined, run_confined
 from holdfast.sandbox.process import Command
 from holdfast.sandbox.profile import Limits, Profile
 from holdfast.sandbox.view import Layer, View
+from holdfast.workspace.copying import Copy
 
 T = TypeVar("T")
 _PR_SET_DUMPABLE = 4
@@ -39,8 +41,8 @@ PLAIN = Profile(limits=QUICK)
 class Cell:
     """`place` holds everything; only its owner may enter it."""
 
-    def __init__(self, place: Path, *, root: bool, layers: int = 1) -> None:
-        self.place, self.root = place, root
+    def __init__(self, place: Path, *, root: bool, layers: int = 1, copied: bool = False) -> None:
+        self.place, self.root, self.copied = place, root, copied
         self.workspace = place / "workspace"
         self.secret = place / "secret"
         self.workspace.mkdir(parents=True)
@@ -49,17 +51,35 @@ class Cell:
         (self.workspace / ".env").write_bytes(SECRET)
         (self.workspace / ".holdfast").mkdir()
         (self.workspace / ".holdfast" / "key").write_bytes(SECRET)
-        rows = tuple(self._layer(place / f"layer{number}") for number in range(layers))
-        masked = (".holdfast", ".env")
-        self.view = View(str(self.workspace), str(self.workspace), rows, masked, SHIFT if root else 0)
+        # Where a shadow keeps its copy: below the workspace, in what is hidden.
+        self.copy = self.workspace / ".holdfast" / "shadows" / "copy"
+        rows = tuple(self._layer(place / f"layer{number}") for number in range(0 if copied else layers))
+        if copied:
+            self.copy.mkdir(parents=True)
+        self._before: dict[str, bytes] = {}
+        base = str(self.copy if copied else self.workspace)
+        self._view = View(str(self.workspace), base, rows, (".holdfast", ".env"), SHIFT if root else 0)
         if not root and os.geteuid() == 0:
             for path in (place, *place.rglob("*")):
                 os.chown(path, USER, USER)
         place.chmod(0o700)
 
     @property
+    def view(self) -> View:
+        """A copy is made when it is first looked at: tests furnish their workspace before."""
+        if self.copied and not os.listdir(self.copy):
+            self.act(self._fill_copy)
+            self._before = contents(self.copy)
+        return self._view
+
+    @property
     def upper(self) -> Path:
-        return Path(self.view.layers[-1].upper)
+        """Where lands what a program writes."""
+        return self.copy if self.copied else Path(self._view.layers[-1].upper)
+
+    def written(self) -> dict[str, bytes]:
+        """The files that a program has made or changed."""
+        return {name: data for name, data in contents(self.upper).items() if data != self._before.get(name)}
 
     def run(
         self, *argv: str, profile: Profile = PLAIN, view: View | None = None, env: Mapping[str, str] | None = None
@@ -77,7 +97,8 @@ class Cell:
         view: View | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Confined:
-        python = self.act(lambda: shown.interpreter(self.view.path)).inside
+        path = self.view.path  # here, not in the child: it makes the copy
+        python = self.act(lambda: shown.interpreter(path)).inside
         return self.run(python, "-I", "-S", "-B", "-c", code, *args, profile=profile, view=view, env=env)
 
     def act(self, action: Callable[[], T]) -> T:
@@ -86,6 +107,10 @@ class Cell:
             return action()
         return as_ordinary_user(action)
 
+    def _fill_copy(self) -> None:
+        with Root(str(self.workspace)) as workspace, Root(str(self.copy)) as copy:
+            Copy(workspace, copy, frozenset(self._view.masked), self._view.shift).make()
+
     def _layer(self, place: Path) -> Layer:
         upper, work = place / "upper", place / "work"
         for path in (upper, work):
@@ -93,6 +118,10 @@ class Cell:
             if self.root:
                 os.chown(path, SHIFT, SHIFT)
         return Layer(str(upper), str(work))
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def as_ordinary_user(action: Callable[[], T], *, closed: bool = False) -> T:

@@ -1,4 +1,4 @@
-"""One cell as root, one as an ordinary user: what stops one need not stop the other."""
+"""Cells as root and as an ordinary user, over a layer and over a copy: what stops one need not stop the other."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import pytest
 from sandbox.cell import Cell
 
 
-@pytest.fixture(params=["root", "user"])
+@pytest.fixture(
+    params=["root", "user", *(pytest.param(f"{who}-copy", marks=pytest.mark.long) for who in ("root", "user"))]
+)
 def cell(request: pytest.FixtureRequest, public: Path) -> Cell:
-    """A workspace with secrets and one layer."""
-    root = request.param == "root"
-    if root and os.geteuid() != 0:
+    """A workspace with secrets, and one layer or a copy."""
+    who, _, copied = request.param.partition("-")
+    if who == "root" and os.geteuid() != 0:
         pytest.skip("needs root")
-    return Cell(public / "cell", root=root)
+    return Cell(public / "cell", root=who == "root", copied=bool(copied))

@@ -11,11 +11,7 @@ import pytest
 
 from holdfast.errors import InvalidInput, SandboxUnavailable, Unsupported
 from holdfast.sandbox.confined import SHIFT, is_real_root
-from sandbox.cell import PLAIN, SECRET, Cell, attempt, said, stayed_in
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+from sandbox.cell import PLAIN, SECRET, Cell, attempt, contents, said, stayed_in
 
 
 def test_a_hidden_file_cannot_be_read(cell: Cell) -> None:
@@ -48,7 +44,7 @@ def test_a_hidden_file_cannot_be_read(cell: Cell) -> None:
 def test_a_hidden_path_cannot_be_changed(cell: Cell, statement: str) -> None:
     """What is hidden can neither be written, replaced, moved nor linked."""
     stayed_in(cell.python(attempt(statement)))
-    assert contents(cell.upper) == {}
+    assert cell.written() == {}
 
 
 def test_a_link_that_is_to_be_hidden_hides_what_it_names(cell: Cell) -> None:
@@ -66,9 +62,10 @@ def test_a_link_that_is_to_be_hidden_hides_what_it_names(cell: Cell) -> None:
 
 def test_a_hidden_path_that_is_not_there_changes_nothing(cell: Cell) -> None:
     """Nothing is made in the layer for a path that could be hidden but does not exist."""
+    before = os.listdir(cell.view.base if cell.copied else cell.upper)
     ran = cell.run("true", view=cell.view._replace(masked=("absent", "not/there", ".env")))
     assert ran.succeeded
-    assert os.listdir(cell.upper) == []
+    assert os.listdir(cell.upper) == before
 
 
 def test_the_profile_hides_too(cell: Cell) -> None:
@@ -119,25 +116,27 @@ def test_writing_beside_the_workspace_stays_inside(cell: Cell) -> None:
 
 
 def test_what_is_written_lands_in_the_layer(cell: Cell) -> None:
-    """New, changed and deleted files are found in the layer; the workspace keeps every byte."""
-    before = contents(cell.workspace)
+    """New, changed and deleted files are found in the layer, or the copy; the workspace keeps every byte."""
     (cell.workspace / "gone").write_bytes(b"x")
-    cell.act(lambda: None)
+    before = {path: path.read_bytes() for path in cell.workspace.iterdir() if path.is_file()}
     ran = cell.run("sh", "-c", "echo new > new; echo more >> file; rm gone; mkdir d; echo x > d/e")
     assert ran.succeeded, said(ran)
-    assert contents(cell.upper) == {"new": b"new\n", "file": b"old\nmore\n", "d/e": b"x\n"}
-    about = os.lstat(cell.upper / "gone")
-    assert stat.S_ISCHR(about.st_mode) and about.st_rdev == 0
-    assert contents(cell.workspace) == {**before, "gone": b"x"}
+    assert cell.written() == {"new": b"new\n", "file": b"old\nmore\n", "d/e": b"x\n"}
+    if cell.copied:
+        assert not os.path.lexists(cell.upper / "gone")
+    else:
+        about = os.lstat(cell.upper / "gone")
+        assert stat.S_ISCHR(about.st_mode) and about.st_rdev == 0
+    assert {path: path.read_bytes() for path in cell.workspace.iterdir() if path.is_file()} == before
     owner = SHIFT if cell.root else os.lstat(cell.workspace).st_uid
-    assert {os.lstat(path).st_uid for path in cell.upper.rglob("*") if path.is_file()} == {owner}
+    assert {os.lstat(cell.upper / name).st_uid for name in cell.written()} == {owner}
 
 
 def test_a_layer_is_used_by_one_run_after_another(cell: Cell) -> None:
     """The second run sees what the first one wrote, and adds to it."""
     for number in range(3):
         assert cell.run("sh", "-c", f"cat log* | wc -l; echo x >> log{number}").succeeded
-    assert sorted(os.listdir(cell.upper)) == ["log0", "log1", "log2"]
+    assert sorted(cell.written()) == ["log0", "log1", "log2"]
 
 
 def test_a_second_layer_leaves_the_first_alone(public: Path) -> None:
@@ -153,10 +152,11 @@ def test_a_second_layer_leaves_the_first_alone(public: Path) -> None:
 
 
 def test_layers_can_be_removed_by_ordinary_means(cell: Cell) -> None:
-    """After a run nothing of a layer resists its owner."""
+    """After a run nothing of a layer, or of a copy, resists its owner."""
     cell.run("touch", "x")
-    cell.act(lambda: shutil.rmtree(cell.place / "layer0"))
-    assert not (cell.place / "layer0").exists()
+    place = cell.upper if cell.copied else cell.place / "layer0"
+    cell.act(lambda: shutil.rmtree(place))
+    assert not place.exists()
 
 
 def test_a_view_without_layers_is_written_itself(public: Path) -> None:

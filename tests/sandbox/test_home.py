@@ -42,7 +42,7 @@ def test_what_is_written_at_home_is_there_in_the_next_run(cell: Cell, kept: Path
     assert said(cell.run("sh", "-c", "cat ~/a; mkdir -p ~/.config/x && stat -c %u ~", profile=at_home(kept))) == (
         f"mine\n{0 if cell.root else os.lstat(cell.place).st_uid}\n"
     )
-    assert os.listdir(cell.upper) == []
+    assert cell.written() == {}
 
 
 def test_without_a_home_nothing_is_kept(cell: Cell) -> None:
@@ -72,7 +72,7 @@ def test_a_home_that_would_be_seen_twice_is_refused(cell: Cell, kept: Path, wher
     """Where the same directory would also be part of something else that is shown, nothing is started."""
     tools = made(cell, cell.place / "tools")
     homes = {
-        "in the workspace": (made(cell, cell.workspace / "home"), {}),
+        "in the workspace": (made(cell, Path(cell.view.base) / "inner"), {}),
         "the layer": (made(cell, cell.upper / "home"), {}),
         "around the workspace": (cell.place, {}),
         "in what is readable": (made(cell, tools / "home"), {"readable": (str(tools),)}),

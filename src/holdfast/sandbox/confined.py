@@ -245,7 +245,10 @@ def _layer_row(layer: Layer) -> LayerRow:
 
 def _watch(view: View, profile: Profile, stop: Stop | None) -> Watch:
     written_to = (view.layers[-1].upper if view.layers else view.base, *((profile.home,) if profile.home else ()))
-    meter = Meter(profile.limits, written_to)
+    try:
+        meter = Meter(profile.limits, written_to)
+    except OSError as error:
+        raise SandboxUnavailable(f"what the program may write to is not there: {error}") from error
     return meter if stop is None else lambda pid, printed: stop() or meter(pid, printed)
 
 
