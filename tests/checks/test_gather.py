@@ -66,6 +66,13 @@ class TestPython:
         assert tests.detail.startswith("python3 -m pytest -q exited with 0 (")
         assert "--junitxml={reports}/junit.xml" in tests.command
 
+    def test_tests_that_leave_no_report_have_not_passed(self, check: Gather) -> None:
+        """Code that ends the run with 0 before any test was run is told by the report that is missing."""
+        ends = "import os\nos._exit(0)\ndef double(x: int) -> int:\n    return 2 * x\n"
+        (tests,) = check({**PYTHON, "app/core.py": ends}, Wanted(levels=("tests",))).receipts
+        assert (tests.exit_code, tests.passed) == (0, False)
+        assert "no readable report" in tests.detail
+
     @pytest.mark.parametrize(
         ("level", "name", "text"),
         [

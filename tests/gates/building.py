@@ -18,7 +18,7 @@ from holdfast.gates.evidence import Evidence, Text, compared
 from holdfast.gates.layers import layered
 from holdfast.gates.policy import Policy
 from holdfast.model.changeset import Change, ChangeSet, Observation, change_set
-from holdfast.model.execution import Receipt
+from holdfast.model.execution import BaseTests, Receipt
 from holdfast.model.image import Image
 from holdfast.model.plan import Call, CommandCheck, HttpCheck, Inline, Plan, Run, Service, Signal, Step, Write, step_id
 from holdfast.model.simulation import Rollback, SimulatedStep, Simulation
@@ -76,7 +76,16 @@ def evidence_of(case: Case) -> Evidence:
         root=case.get("root", ""),
         tree_files=case.get("tree_files"),
         links=tuple((path, target) for path, target in case.get("links", {}).items()),
+        base_tests=base_tests_of(case["base_tests"]) if "base_tests" in case else None,
     )
+
+
+def base_tests_of(row: Case) -> BaseTests:
+    """Where they failed, a receipt says so."""
+    outcome = row.get("outcome", "passed")
+    receipt = Receipt(("pytest",), "base tests", outcome == "passed", 0, 1, "", "6" * 64, "the base's tests")
+    lists = {name: tuple(row.get(name, ())) for name in ("changed", "added", "missing", "skipped")}
+    return BaseTests(**lists, outcome=outcome, receipts=() if outcome == "not run" else (receipt,))
 
 
 def _lies(forged: list[str]) -> dict[str, str]:

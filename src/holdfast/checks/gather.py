@@ -62,6 +62,7 @@ class Wanted(NamedTuple):
     `of_the_project` are those among them that only the project's own file names, which is trusted by nobody.
     `tests_by`: whose word decides whether tests passed; a plan that lets some fail has judged them itself.
     `detect`: look for projects and their checks at all.
+    `among`: no other levels than these; that they are among them asks for none by name.
     """
 
     mode: Mode = "auto"
@@ -74,6 +75,7 @@ class Wanted(NamedTuple):
     criteria: Criteria = Criteria(needs_results=False)
     within_ms: int = WITHIN_MS
     detect: bool = True
+    among: tuple[Level, ...] = LEVELS
 
 
 class Ground(NamedTuple):
@@ -96,9 +98,9 @@ def gather(ground: Ground, touched: Iterable[str], wanted: Wanted, progress: Pro
     paths = tuple(sorted(set(touched)))
     detected = detect(ground.tree, paths, wanted.commands, wanted.within_ms, projects_too=wanted.detect)
     work = _Gathering(ground, wanted, _narrowed(detected, wanted), progress)
-    for level in LEVELS:
+    for level in wanted.among:
         work.level(level, paths)
-    return Verification(wanted.mode, tuple(work.receipts), tuple(work.not_run), wanted.reason)
+    return Verification(wanted.mode, tuple(work.receipts), tuple(work.not_run), wanted.reason, tuple(work.cases))
 
 
 def finds_none(tree: Tree, touched: Iterable[str], wanted: Wanted) -> bool:
@@ -112,7 +114,7 @@ def _narrowed(detected: Detected, wanted: Wanted) -> Detected:
     if wanted.mode == "agent":
         # What configuration asks of the tests is not the agent's to leave out.
         levels = ("files", "syntax", "acceptance", *wanted.levels)
-    keep = {*levels, "acceptance"}
+    keep = {*levels, "acceptance"} & {*wanted.among}
     return detected._replace(
         checks=tuple(check for check in detected.checks if check.level in keep),
         not_run=tuple(item for item in detected.not_run if item.level in keep),
@@ -128,7 +130,7 @@ class _Gathering:
         self._ground, self._wanted, self._detected, self._progress = ground, wanted, detected, progress
         self._done = 0
         self._installed: dict[tuple[str, tuple[str, ...]], str] = {}
-        self._cases: list[Case] = []
+        self.cases: list[Case] = []
 
     def level(self, level: Level, touched: Sequence[str]) -> None:
         before = len(self.receipts)
@@ -219,10 +221,13 @@ class _Gathering:
         problems: list[str] = []
         results = _read(attempt, check.junit, read_junit, problems)
         coverage = _read(attempt, check.coverage.file if check.coverage else "", read_coverage, problems)
-        self._cases += results.cases if results else ()
+        self.cases += results.cases if results else ()
         ended = Ended(attempt.exit_code, timed_out=attempt.timed_out)
         # Required tests may be any project's; they are looked for when all projects have run.
-        verdict = judged(self._wanted.criteria._replace(required=()), ended, results, coverage)
+        criteria = self._wanted.criteria._replace(required=())
+        if check.junit:
+            criteria = criteria._replace(needs_results=True)  # our own reporter was asked for it, and writes it always
+        verdict = judged(criteria, ended, results, coverage)
         words = [verdict.summary, *problems, *(verdict.reasons if attempt.passed or results else ())]
         passed = verdict.passed and not attempt.survived
         return attempt._replace(passed=passed), "".join(f"; {word}" for word in words if word)
@@ -231,7 +236,7 @@ class _Gathering:
         required = self._wanted.criteria.required
         if not required:
             return
-        results = Results(tuple(self._cases))
+        results = Results(tuple(self.cases))
         states = {name: results.state_of(name) for name in required}
         bad = [f"{printable(name)} {state or 'was not run'}" for name, state in states.items() if state != "passed"]
         detail = f"required tests: {', '.join(bad) or 'all passed'}"

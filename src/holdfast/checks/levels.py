@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from holdfast.checks.junit import Case
 from holdfast.model.execution import Receipt
 
 Level = Literal["files", "syntax", "imports", "types", "tests", "lint", "acceptance"]
@@ -81,6 +82,8 @@ class Verification(NamedTuple):
     receipts: tuple[Receipt, ...] = ()
     not_run: tuple[NotRun, ...] = ()
     reason: str = ""
+    # Every single test that reports name, of all runs.
+    cases: tuple[Case, ...] = ()
 
     @property
     def failed(self) -> tuple[Receipt, ...]:

@@ -109,6 +109,8 @@ def carry_out(screen: Screen, hf: Holdfast, simulated: Simulated, difference: Pl
     """Checks, decision, consent, landing; whatever stops it is raised, and nothing was changed."""
     verified = hf.verify(simulated)
     tell_receipts(screen, "Checked", verified.receipts)
+    if verified.base_tests is not None:
+        tell_receipts(screen, "Checked", verified.base_tests.receipts)
     if verified.unverified:
         screen.say(f"Unverified by tests: {shown(verified.unverified.removeprefix('unverified by tests: '))}")
     decision = None

@@ -97,6 +97,8 @@ def _tell(screen: Screen, hf: Holdfast, simulated: Simulated, verified: Verified
         screen.say(line)
     tell_report(screen, report)
     tell_receipts(screen, "Checked", verified.receipts)
+    if verified.base_tests is not None:
+        tell_receipts(screen, "Checked", verified.base_tests.receipts)
     status = how_it_went(report.status, verified.receipts)
     screen.say(f"{report.id}  {status}: {count(len(report.steps), 'step')}, {count(len(changes), 'change')}; "
                "nothing has changed.")  # fmt: skip

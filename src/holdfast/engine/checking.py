@@ -9,32 +9,38 @@ Invariants
       they prove nothing (`Verified.base_tree`, `change_set`, `checks`).
   R2  A receipt names a tree only if the checks could see the whole change, and nobody wrote to the workspace meanwhile.
   R3  A plan that skips its checks skips its own. What the configuration asks for is run all the same.
+  R4  Where a change that nobody wrote by hand touches tests, the base's tests run over the new code as well
+      (`Verified.base_tests`). What they say is evidence for the gate. It is no receipt for the tree that lands.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from holdfast.checks.confine import confined, written_to
+from holdfast.checks.edited_tests import Sides, Touched, compared, touched, without
 from holdfast.checks.gather import Ground, Wanted, finds_none, gather
-from holdfast.checks.levels import LEVELS, Level
+from holdfast.checks.junit import Case
+from holdfast.checks.levels import LEVELS, PROOF, Level
 from holdfast.checks.toolchains import toolchains
 from holdfast.checks.verify import verify
 from holdfast.checks.viewed import tree_in
 from holdfast.checks.words import Understood, understood, understood_as_health
-from holdfast.errors import HoldfastError, InvalidInput, SandboxUnavailable
+from holdfast.engine.difference import PlannedDifference, Side
+from holdfast.errors import HoldfastError, Interrupted, InvalidInput, SandboxUnavailable
 from holdfast.gates.evidence import VERIFYING_KINDS
 from holdfast.model.canonical import digest_of
-from holdfast.model.changeset import ChangeSet
+from holdfast.model.changeset import Change, ChangeSet, change_set
 from holdfast.model.check import VerifyCheck
 from holdfast.model.configuration import CheckSettings, ProgramLimits, Settings
-from holdfast.model.execution import Receipt
+from holdfast.model.execution import BaseTests, Receipt
 from holdfast.model.image import Seen
 from holdfast.model.path import printable
 from holdfast.model.plan import Plan
+from holdfast.model.testfiles import concerns_tests
 from holdfast.sandbox.profile import Limits, Profile
 from holdfast.sandbox.view import View
 from holdfast.store.blobs import Blobs
@@ -42,18 +48,15 @@ from holdfast.workspace.hidden import Roots
 from holdfast.workspace.scratch import scratch_copy
 from holdfast.workspace.shadow import Shadow, open_shadow
 from holdfast.workspace.site import Site
-from holdfast.workspace.staging import Source
+from holdfast.workspace.staging import CopyOf, Source
 from holdfast.workspace.tree import Snapshot, snapshot
 
 Progress = Callable[[str, int, int], None]
 ShadowKind = Literal["auto", "overlay", "copy"]
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+# Files at the top of a tree that can say that examples in documentation are run.
+_SAYING_DOCTESTS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini", "conftest.py", "Makefile")
 _TOUCHED = "the workspace was written to while the checks ran"
-
-
-class _Found(NamedTuple):
-    receipts: tuple[Receipt, ...]
-    unverified: str = ""
-    not_run: tuple[str, ...] = ()
 
 
 class Landable(NamedTuple):
@@ -80,6 +83,8 @@ class Verified(NamedTuple):
     lands_as: str = ""
     # Checks that were found and could not run, a sentence each. They passed nothing.
     not_run: tuple[str, ...] = ()
+    # What the base's tests say, where the change touches tests (R4).
+    base_tests: BaseTests | None = None
 
     @property
     def proofs(self) -> tuple[Receipt, ...]:
@@ -89,6 +94,25 @@ class Verified(NamedTuple):
     def unbound(self) -> Verified:
         """The same receipts, for no tree at all: a failure stays one, a success proves nothing."""
         return self._replace(receipts=tuple(receipt._replace(tree_digest="") for receipt in self.receipts))
+
+
+class _Found(NamedTuple):
+    """What checks came to; as in `Verified`. `cases` are the single tests that reports name."""
+
+    receipts: tuple[Receipt, ...]
+    unverified: str = ""
+    not_run: tuple[str, ...] = ()
+    cases: tuple[Case, ...] = ()
+
+
+class _Part(NamedTuple):
+    """What is checked as what tree; with `base_tests`, only by tests, and by none that is new."""
+
+    plan: Plan
+    landable: Landable
+    digest: str
+    base_tests: bool = False
+    new_paths: frozenset[str] = frozenset()
 
 
 class _Look(NamedTuple):
@@ -115,28 +139,25 @@ class Checking:
         whether its tree still stands is asked under the lock, when it lands."""
         _asked(plan)
         if not self.wants_checks(plan):
-            return Verified((), "", landable.change_set.digest, _skipped(plan))
+            return self._unchecked(plan, landable)
         settings = self.settings_digest()
         fresh = self._newest.pop(plan.digest, None)
         if fresh is not None and (fresh.change_set, fresh.checks) == (landable.change_set.digest, settings):
             return fresh
-        before = self._look()
-        digest = before.tree.digest_after(landable.change_set.changes)
-        try:
-            found = self._checked(plan, landable, digest, "auto")
-        except SandboxUnavailable as error:
-            found = self._checked_with_less(plan, landable, digest, error)
-        return self._verified(before, settings, landable, digest, found)
+        return self._verified(self._look(), settings, plan, landable, self._in_fresh_shadow)
 
     def verify_in(self, shadow: Shadow, plan: Plan, landable: Landable) -> Verified:
         """In a layer of a shadow that is there already, where an agent is at work."""
         if not self.wants_checks(plan):
-            return Verified((), "", landable.change_set.digest, _skipped(plan))
-        before, settings = self._look(), self.settings_digest()
-        digest = before.tree.digest_after(landable.change_set.changes)
-        with shadow.layer(landable.change_set, landable.seen, landable.sources) as view:
-            found = self._in_view(plan, landable, digest, view)
-        verified = self._verified(before, settings, landable, digest, found)
+            return self._unchecked(plan, landable)
+
+        def run(part: _Part) -> _Found:
+            changes, seen, sources, _ = part.landable
+            with shadow.layer(changes, seen, sources) as view:
+                return self._in_view(part, view)
+
+        before = self._look()
+        verified = self._verified(before, self.settings_digest(), plan, landable, run)
         if verified.base_tree:
             self._newest[plan.digest] = verified
             self._looked = landable.change_set.digest, before.tree
@@ -184,16 +205,27 @@ class Checking:
         root = os.stat(self._site.path).st_ctime_ns
         return _Look(snapshot(self._site.path, self._site.state.path), moment, root)
 
-    def _verified(self, before: _Look, settings: str, landable: Landable, digest: str, found: _Found) -> Verified:
+    def _unchecked(self, plan: Plan, landable: Landable) -> Verified:
+        found = self._touched_tests(plan, landable)
+        base_tests = found.base if found is not None else None
+        return Verified((), "", landable.change_set.digest, _skipped(plan), base_tests=base_tests)
+
+    def _verified(
+        self, before: _Look, settings: str, plan: Plan, landable: Landable, run: Callable[[_Part], _Found]
+    ) -> Verified:
         """Bound to the tree before the checks, if it was that one all along (R2)."""
+        changes = landable.change_set
+        digest = before.tree.digest_after(changes.changes)
+        found = run(_Part(plan, landable, digest))
         verified = Verified(
             found.receipts,
             before.tree.digest,
-            landable.change_set.digest,
+            changes.digest,
             found.unverified,
             settings,
             digest,
             found.not_run,
+            self._base_tests(before, plan, landable, found, run),
         )
         if not found.receipts:
             return verified  # nothing was bound to anything
@@ -202,27 +234,110 @@ class Checking:
             return verified.unbound()._replace(base_tree="", unverified=_TOUCHED)
         return verified
 
-    def _checked(self, plan: Plan, landable: Landable, digest: str, kind: ShadowKind) -> _Found:
+    # ── the base's tests (R4) ──
+
+    def _base_tests(
+        self, before: _Look, plan: Plan, landable: Landable, found: _Found, run: Callable[[_Part], _Found]
+    ) -> BaseTests | None:
+        """Run over the new code. What failed its own checks cannot land, and needs no more of them."""
+        tests = self._touched_tests(plan, landable)
+        if tests is None or not tests.left_out or not all(receipt.passed for receipt in found.receipts):
+            return tests.base if tests is not None else None
+        part = self._without_tests(plan, landable, tests, before)
+        base = tests.base._replace(tree=part.digest)
+        try:
+            ran = run(part)
+        except Interrupted:
+            raise
+        except (HoldfastError, OSError) as error:
+            return base._replace(why_not_run=str(error))
+        if not ran.receipts:
+            return base._replace(why_not_run=ran.unverified)
+        receipts = tuple(
+            receipt._replace(kind="base tests", detail=f"the base's tests over the new code: {receipt.detail}")
+            for receipt in ran.receipts
+        )
+        passed = all(receipt.passed for receipt in receipts)
+        base = base._replace(outcome="passed" if passed else "failed", receipts=receipts)
+        return compared(base, ran.cases, found.cases)
+
+    def _without_tests(self, plan: Plan, landable: Landable, tests: Touched, before: _Look) -> _Part:
+        part = self.without(landable, tests.left_out)
+        part = part._replace(beside=(*landable.beside, *landable.change_set.paths))
+        new = frozenset(change.path for change in tests.left_out if change.pre is None)
+        return _Part(plan, part, before.tree.digest_after(part.change_set.changes), base_tests=True, new_paths=new)
+
+    def without(self, landable: Landable, left_out: Sequence[Change]) -> Landable:
+        """The same change with these paths as they are in the workspace."""
+        changes = landable.change_set
+        rest = change_set(without(changes.changes, left_out), changes.reads)
+        moved = {c.path: self._copy_of(c.origin) for c in changes.changes if c.origin is not None}
+        return landable._replace(change_set=rest, sources={**moved, **landable.sources})
+
+    def _copy_of(self, path: str) -> CopyOf:
+        return CopyOf(lambda: self._site.calls.open_beneath(path, _READ, self._site.workspace.fd))
+
+    def _touched_tests(self, plan: Plan, landable: Landable) -> Touched | None:
+        """None for what somebody wrote by hand: they say themselves what becomes of their tests."""
+        if plan.is_by_hand:
+            return None
+        doctests = self._runs_doctests(plan)
+        concerned = [change for change in landable.change_set.changes if concerns_tests(change.path, doctests=doctests)]
+        if not concerned:
+            return None
+        difference = PlannedDifference(self._site, concerned, landable.sources)
+        sides = (Sides(change, _text(old), _text(new)) for change, old, new in difference.compared(concerned))
+        return touched(sides, doctests=doctests)
+
+    def _runs_doctests(self, plan: Plan) -> bool:
+        commands = (*(check.argv for check in plan.verify), *self._settings().checks.run)
+        if any("doctest" in word for argv in commands for word in argv):
+            return True
+        return any(b"doctest" in self._head_of(name) for name in _SAYING_DOCTESTS)
+
+    def _head_of(self, path: str) -> bytes:
+        try:
+            fd = self._site.calls.open_beneath(path, _READ, self._site.workspace.fd)
+        except OSError:
+            return b""
+        try:
+            return self._site.calls.pread(fd, 1 << 20, 0)
+        except OSError:
+            return b""
+        finally:
+            self._site.calls.close(fd)
+
+    # ── running ──
+
+    def _in_fresh_shadow(self, part: _Part) -> _Found:
+        try:
+            return self._checked(part, "auto")
+        except SandboxUnavailable as error:
+            return self._checked_with_less(part, error)
+
+    def _checked(self, part: _Part, kind: ShadowKind) -> _Found:
+        changes, seen, sources, _ = part.landable
         with open_shadow(self._site, kind, self._settings().hidden) as shadow:
-            shadow.put(landable.change_set, landable.seen, landable.sources)
-            return self._in_view(plan, landable, digest, shadow.view)
+            shadow.put(changes, seen, sources)
+            return self._in_view(part, shadow.view)
 
-    def _in_view(self, plan: Plan, landable: Landable, digest: str, view: View) -> _Found:
-        unseen = [path for path in landable.change_set.paths if Roots(view.masked).cover(path)]
+    def _in_view(self, part: _Part, view: View) -> _Found:
+        unseen = [path for path in part.landable.change_set.paths if Roots(view.masked).cover(path)]
         if not unseen:
-            return self._found(plan, landable, digest, view)
+            return self._found(part, view)
         # A check that cannot see part of the change says nothing about it (R2).
-        hidden = f"{printable(unseen[0])} is hidden, so no check sees what would land"
-        return self._found(plan, landable, "", view)._replace(unverified=hidden)
+        found = self._found(part._replace(digest=""), view)
+        return found._replace(unverified=f"{printable(unseen[0])} is hidden, so no check sees what would land")
 
-    def _found(self, plan: Plan, landable: Landable, digest: str, view: View) -> _Found:
+    def _found(self, part: _Part, view: View) -> _Found:
+        plan, landable, digest = part.plan, part.landable, part.digest
         settings, asked = self._settings(), _asked(plan)
         home = toolchains(os.path.expanduser("~"))
         # Many tests talk to a server of their own; this loopback leads nowhere else.
         profile = profile_of(settings.limits)._replace(readable=home.readable, network="loopback")
         run = confined(view, profile)
         receipts = verify(
-            _own_checks(plan, asked),
+            _own_checks_of(part, asked),
             directory=self._site.path,
             tree_digest=digest,
             save_log=self._save_log,
@@ -235,19 +350,22 @@ class Checking:
             return _Found(receipts)
         with tree_in(view) as tree:
             ground = Ground(tree, self._site.path, digest, run, self._save_log, home.env)
-            touched = [*landable.change_set.paths, *landable.beside]
+            paths = [*landable.change_set.paths, *landable.beside]
             wanted = _wanted(plan, asked, settings.checks)
+            if part.base_tests:
+                wanted = _tests_alone(wanted, part.new_paths)
             found = gather(
-                ground, touched, wanted, lambda done, total, text: self._progress(f"verify: {text}", done, total)
+                ground, paths, wanted, lambda done, total, text: self._progress(f"verify: {text}", done, total)
             )
         unverified = "; ".join(filter(None, (_skipped(plan), found.unverified)))
-        return _Found((*receipts, *found.receipts), unverified, tuple(item.detail for item in found.not_run))
+        not_run = tuple(item.detail for item in found.not_run)
+        return _Found((*receipts, *found.receipts), unverified, not_run, found.cases)
 
-    def _checked_with_less(self, plan: Plan, landable: Landable, digest: str, error: SandboxUnavailable) -> _Found:
+    def _checked_with_less(self, part: _Part, error: SandboxUnavailable) -> _Found:
         """A copy where overlays are refused; no sandbox at all only where the user's own configuration says so."""
-        settings, asked = self._settings(), _asked(plan)
+        settings, asked = self._settings(), _asked(part.plan)
         try:
-            return self._checked(plan, landable, digest, "copy")
+            return self._checked(part, "copy")
         except SandboxUnavailable:
             if settings.unsandboxed != "allow":
                 raise SandboxUnavailable(
@@ -255,13 +373,13 @@ class Checking:
                     hint="Nothing was changed. See what is missing: holdfast doctor. "
                     'To run commands unconfined, say in your own config.toml: [sandbox] without = "allow"',
                 ) from error
-        if _needs_gathering(plan, asked, settings.checks):
+        if _needs_gathering(part.plan, asked, settings.checks):
             raise error
-        with scratch_copy(self._site, landable.change_set, landable.sources) as directory:
+        with scratch_copy(self._site, part.landable.change_set, part.landable.sources) as directory:
             receipts = verify(
-                _own_checks(plan, asked),
+                _own_checks_of(part, asked),
                 directory=directory,
-                tree_digest=digest,
+                tree_digest=part.digest,
                 save_log=self._save_log,
                 progress=lambda done, total, text: self._progress(f"verify: {text}", done, total),
             )
@@ -275,6 +393,32 @@ def profile_of(limits: ProgramLimits) -> Profile:
     """No network, nothing of the user's, and the limits that the configuration sets."""
     stated = {name: value for name, value in limits._asdict().items() if value is not None}
     return Profile(limits=Limits()._replace(**stated))
+
+
+def _text(side: Side) -> str:
+    return side.data.decode("utf-8", "replace") if side.data is not None else ""
+
+
+def _own_checks_of(part: _Part, asked: Understood) -> tuple[VerifyCheck, ...]:
+    """The plan's own; of those, the base's tests are not judged by what names a new file."""
+    checks = _own_checks(part.plan, asked)
+    return tuple(check for check in checks if not _names_any(check.argv, part.new_paths))
+
+
+def _tests_alone(wanted: Wanted, new: frozenset[str]) -> Wanted:
+    """Tests and what configuration names; what a change must bring, and how much is covered, is for its own tree."""
+    levels = {"acceptance", *(wanted.levels or LEVELS)} & PROOF
+    return wanted._replace(
+        levels=(),
+        expected=(),
+        commands=tuple(argv for argv in wanted.commands if not _names_any(argv, new)),
+        criteria=wanted.criteria._replace(minimum_coverage=None, required=()),
+        among=tuple(level for level in LEVELS if level in levels),
+    )
+
+
+def _names_any(argv: tuple[str, ...], paths: frozenset[str]) -> bool:
+    return any(path in word for word in argv for path in paths)
 
 
 def _own_checks(plan: Plan, asked: Understood) -> tuple[VerifyCheck, ...]:

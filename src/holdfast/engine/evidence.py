@@ -20,7 +20,7 @@ from holdfast.model.check import document as check_document
 from holdfast.model.decision import Decision
 from holdfast.model.plan import Plan, described
 from holdfast.model.saved_plan import health_from, plan_from
-from holdfast.model.saved_simulation import change_set_from, receipt_from, simulation_from
+from holdfast.model.saved_simulation import base_tests_from, change_set_from, receipt_from, simulation_from
 from holdfast.model.simulation import Simulation, step_document
 from holdfast.model.tables import Source as LayerSource
 from holdfast.store.documents import packed_lists, unpacked
@@ -112,6 +112,7 @@ def kept_inputs(evidence: Evidence, layers: Sequence[LayerSource], approvers: in
         "lands_as": evidence.lands_as,
         "tree_files": evidence.tree_files,
         "health_in_words": [check_document(check) for check in evidence.health_in_words],
+        **({"base_tests": evidence.base_tests.document()} if evidence.base_tests is not None else {}),
     }
     lists = {
         "plan_steps": (described(step) for step in plan.steps),
@@ -146,6 +147,8 @@ def replayed(inputs: bytes) -> Decision:
             tree_files=found.get("tree_files"),
             # Not counted by the gate of earlier releases.
             health_in_words=tuple(map(health_from, found.get("health_in_words", ()))),
+            # Not looked at by earlier releases.
+            base_tests=base_tests_from(found.get("base_tests")),
         )
         layers = [LayerSource(layer, file, values) for layer, file, values in found["layers"]]
         approvers = int(found["approvers"])

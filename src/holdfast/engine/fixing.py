@@ -37,8 +37,8 @@ from holdfast.model.patch import Patch
 from holdfast.model.path import printable
 from holdfast.model.plan import Agent as AgentStep
 from holdfast.model.plan import Plan
+from holdfast.model.testfiles import is_test_file, is_test_settings
 from holdfast.planning.failures import understood
-from holdfast.planning.filekinds import kind_of_file
 from holdfast.store.blobs import Blobs
 from holdfast.store.ledger import Ledger
 from holdfast.workspace.transaction import new_txn
@@ -47,8 +47,6 @@ from holdfast.workspace.tree import snapshot
 KIND = "fix"
 _LOOK = Plan("Check the workspace as it is", (), words=(EVERY_CHECK,))
 _NOTHING = change_set(())
-# Besides what the kinds of projects name: files by which tests are chosen, skipped or made to pass.
-_DECIDING = frozenset(("conftest.py", "sitecustomize.py", "usercustomize.py", "tox.ini", "pytest.ini", ".coveragerc"))
 _DEFINITIONS = frozenset(
     name.rpartition("/")[2] for kind in KINDS for name in (*kind.markers, *kind.definitions) if "*" not in name
 )
@@ -201,7 +199,7 @@ class _Fixing:
         if not weakened and not wrong:
             return ""
         try:
-            again = self._check(landable, _without(landable.change_set.changes, weakened))
+            again = self._check(self._checking.without(landable, weakened))
         except (HoldfastError, OSError) as error:
             return f"it could not be checked without its changes to the tests: {error}"
         wrong = self._wrong_with(again.receipts)
@@ -224,15 +222,14 @@ class _Fixing:
     def _decides(self, change: Change) -> bool:
         """Is it about what decides whether the check passes: an old test, or a file that settings of tests are in?"""
         name = change.path.rpartition("/")[2]
-        if name in _DECIDING:
+        if is_test_settings(change.path) or name == "tox.ini":
             return True
-        if kind_of_file(change.path) == "test" and change.pre is not None and change.pre.kind == "file":
+        if is_test_file(change.path) and change.pre is not None and change.pre.kind == "file":
             return True
         return self._broken.failure.category == "test" and name in _DEFINITIONS
 
-    def _check(self, landable: Landable, changes: Iterable[Change]) -> Verified:
-        part = landable._replace(change_set=change_set(changes), beside=self._broken.projects)
-        return self._checking.verify(_LOOK, part)
+    def _check(self, landable: Landable) -> Verified:
+        return self._checking.verify(_LOOK, landable._replace(beside=self._broken.projects))
 
     # ── F2 ──
 
@@ -246,7 +243,7 @@ class _Fixing:
             return Regression("", why_no_test(failure) or "the attempt wrote none")
         only = [*tests, *(change for change in landable.change_set.changes if _is_above(change, tests))]
         try:
-            found = self._check(landable, only)
+            found = self._check(landable._replace(change_set=change_set(only)))
         except (HoldfastError, OSError):
             return Regression(tests[0].path, "", "unknown")
         return self._told(tests, [receipt for receipt in found.receipts if receipt.kind == "tests"])
@@ -317,19 +314,8 @@ def _projects(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _without(changes: Iterable[Change], left_out: list[Change]) -> list[Change]:
-    """The rest, and no removal of a directory that what is left out stands in."""
-    paths = {change.path for change in left_out}
-    return [
-        change
-        for change in changes
-        if change.path not in paths
-        and not (change.post is None and any(path.startswith(f"{change.path}/") for path in paths))
-    ]
-
-
 def _is_new_test(change: Change) -> bool:
-    return change.post is not None and change.post.kind == "file" and kind_of_file(change.path) == "test"
+    return change.post is not None and change.post.kind == "file" and is_test_file(change.path)
 
 
 def _is_above(change: Change, tests: list[Change]) -> bool:

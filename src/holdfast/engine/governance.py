@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from holdfast.checks.words import health_in_words
+from holdfast.engine.checking import Verified
 from holdfast.engine.evidence import evidence_of, kept_inputs
 from holdfast.engine.refusals import approving
 from holdfast.engine.simulator import Simulated, Surroundings
@@ -39,7 +40,6 @@ from holdfast.model.approval import Answer, Approval
 from holdfast.model.canonical import Json, digest_of, whole_characters
 from holdfast.model.configuration import Settings
 from holdfast.model.decision import Decision
-from holdfast.model.execution import Receipt
 from holdfast.model.path import printable
 from holdfast.model.simulation import Simulation
 from holdfast.model.tables import Source as LayerSource
@@ -97,19 +97,19 @@ class Governance:
 
     # ── deciding ──
 
-    def judge(self, simulated: Simulated, receipts: Sequence[Receipt], around: Surroundings, tree: str = "") -> Judged:
+    def judge(self, simulated: Simulated, verified: Verified, around: Surroundings, tree: str = "") -> Judged:
         """The write gate's decision, and the blob that a replay needs.
 
         `tree` is what the workspace would become, where that is not what was predicted.
         """
         settings = self.settings()
-        evidence = self._evidence(simulated, receipts, around, tree)
+        evidence = self._evidence(simulated, verified, around, tree)
         electorate = self._electorate(settings, simulated.report.id, evidence.author)
         decision = decide(evidence, self.policy(settings), electorate.all, electorate.others)
         inputs = Blobs(self._site.state).put(kept_inputs(evidence, settings.policy, *electorate))
         return Judged(decision, inputs)
 
-    def _evidence(self, simulated: Simulated, receipts: Sequence[Receipt], around: Surroundings, tree: str) -> Evidence:
+    def _evidence(self, simulated: Simulated, verified: Verified, around: Surroundings, tree: str) -> Evidence:
         """A change that is judged again is not read again: its digest names every byte of both sides."""
         found, changes = self._read, simulated.change_set
         if found is None or found.change_set.digest != changes.digest:
@@ -118,7 +118,8 @@ class Governance:
             found,
             plan=simulated.plan,
             simulation=simulated.report,
-            receipts=tuple(receipts),
+            receipts=verified.receipts,
+            base_tests=verified.base_tests,
             author=simulated.plan.agent or PERSON,
             links=leading_to(changes.paths, around.links, self._site.path),
             tree_files=around.files,

@@ -36,7 +36,7 @@ from holdfast.engine.orders import Asked, LandAnswer, Landed, LandOrder, Order, 
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.proposal import Proposal, read_proposal
 from holdfast.engine.rebasing import AlreadyThere, Collided, Rebased, rebased
-from holdfast.engine.resuming import kept_with, resumed
+from holdfast.engine.resuming import found_in, kept_with, resumed
 from holdfast.engine.roadmap_file import RoadmapFile
 from holdfast.engine.room import is_full
 from holdfast.engine.second_look import meddles, missing_files
@@ -230,8 +230,7 @@ def _verified(pipeline: Pipeline, order: LandOrder, proposal: Proposal, simulate
     report, changes = proposal.report, simulated.change_set
     same = report.base_tree == simulated.report.base_tree and proposal.change_set.digest == changes.digest
     if same and not order.order.mirrored and report.receipts:
-        found = Verified(report.receipts, report.checked_on, changes.digest, checks=report.checks)
-        return found._replace(lands_as=simulated.report.predicted_tree)
+        return found_in(report)._replace(lands_as=simulated.report.predicted_tree)
     return pipeline.simulator.verify(simulated)
 
 

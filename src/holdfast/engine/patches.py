@@ -88,7 +88,8 @@ def plan_of_patch(site: Site, patch: Patch, intent: str) -> Plan:
     if not steps:
         raise Blocked("the patch changes nothing")
     repairs = [f"line {repair.line} of the patch: {repair.what}" for repair in patch.repairs]
-    return Plan(intent, steps, notes=(*repairs, *(note for one in made for note in one.notes)))
+    notes = (*repairs, *(note for one in made for note in one.notes))
+    return Plan(intent, steps, notes=notes, patch=patch.digest)
 
 
 def _made(site: Site, file: FilePatch) -> _Made | NotApplying:

@@ -163,7 +163,7 @@ class Pipeline:
             verified = verified.unbound()
         with told("the change cannot be judged"):
             around = self.simulator.surroundings_of(simulated.report)
-            judged = self.governance.judge(simulated, verified.receipts, around, tree)
+            judged = self.governance.judge(simulated, verified, around, tree)
         self.file([simulated.report, judged])
         return judged.decision
 

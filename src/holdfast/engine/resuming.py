@@ -32,7 +32,14 @@ def resumed(site: Site, id: str, *, gated: bool = False) -> tuple[Simulated, Ver
     steps = StepReports(kept.report.steps, (), kept.report.at_ns)
     simulated = Simulated(kept.plan, kept.change_set, seen, kept.sources, steps, kept.report)
     report = kept.report
-    return simulated, Verified(report.receipts, report.checked_on, kept.change_set.digest, checks=report.checks)
+    return simulated, found_in(report)._replace(change_set=kept.change_set.digest)
+
+
+def found_in(report: Simulation) -> Verified:
+    """What the checks of a kept simulation came to."""
+    return Verified(
+        report.receipts, report.checked_on, report.change_set, checks=report.checks, base_tests=report.base_tests
+    )
 
 
 def rejectable(site: Site, id: str) -> Simulation:
@@ -46,7 +53,11 @@ def rejectable(site: Site, id: str) -> Simulation:
 def kept_with(site: Site, simulated: Simulated, verified: Verified) -> Simulated:
     """The simulation with its receipts in the report, so that one digest covers both, kept under its new id."""
     report = replace(
-        simulated.report, receipts=verified.receipts, checked_on=verified.base_tree, checks=verified.checks
+        simulated.report,
+        receipts=verified.receipts,
+        checked_on=verified.base_tree,
+        checks=verified.checks,
+        base_tests=verified.base_tests,
     )
     sources = save_simulation(site, simulated.plan, report, simulated.change_set, simulated.sources)
     if report.id != simulated.report.id:

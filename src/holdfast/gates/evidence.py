@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from holdfast.model.changeset import Change, ChangeSet
 from holdfast.model.check import HealthCheck
-from holdfast.model.execution import CheckOrigin, Receipt
+from holdfast.model.execution import BaseTests, CheckOrigin, Receipt
 from holdfast.model.plan import Plan
 from holdfast.model.simulation import Simulation
 
@@ -74,6 +74,8 @@ class Evidence:
     tree_files: int | None = None
     # What the words of the plan ask for after the change, as those who will run it understand them.
     health_in_words: tuple[HealthCheck, ...] = ()
+    # What the base's tests say, where the change touches tests and nobody wrote it by hand.
+    base_tests: BaseTests | None = None
 
     @property
     def health(self) -> tuple[HealthCheck, ...]:

@@ -6,19 +6,23 @@ the plan is believed and the report can only make it worse.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from holdfast.gates.case import Case, FactRule, Said, asking, counted, denying
+from holdfast.gates.evidence import VERIFYING_KINDS
 from holdfast.gates.policy import VERDICT_OF, Answer
 from holdfast.model.changeset import ChangeSet, change_set
 from holdfast.model.check import CommandCheck, SuiteCheck, subject
 from holdfast.model.path import printable
-from holdfast.model.plan import Risk, Service, step_id, worded
+from holdfast.model.plan import Agent, Plan, Risk, Run, Service, Step, step_id, worded
 from holdfast.model.simulation import PLAN_RISK, STEP_RISKS, SimulatedStep, StepRisk, has_way_back
 
 _SHOWN = 3
 # What Holdfast looks at with its own eyes: the files it names are judged there, and judge nothing.
 _LOOKED_AT = frozenset({"files", "syntax", "imports"})
+# Where the words of an order stop being those of whoever asked (see planning.task_words).
+_NOT_STATED = re.compile(r"^(?:~~~|It is done )", re.MULTILINE)
 
 
 def _belongs_together(case: Case) -> Iterator[Said]:
@@ -138,6 +142,62 @@ def _paths_named(command: tuple[str, ...], root: str) -> Iterator[str]:
             yield from (f"{place}.py", f"{place}/__main__.py", f"{place}/__init__.py")
 
 
+def _base_tests(case: Case) -> Iterator[Said]:
+    """A change is judged by the tests of the base. Where it touches them, a yes for everything may not be enough:
+
+    the base's fail or could not be run, though nobody asked for these tests to be changed; some are gone or skipped.
+    """
+    found = case.evidence.base_tests
+    if found is None:
+        return
+    touched = (*found.changed, *found.added)
+    if found.missing:
+        yield asking("high", f"tests of the base are gone: {_listed(found.missing)}", found.changed)
+    if found.skipped:
+        yield asking("high", f"tests of the base are skipped now: {_listed(found.skipped)}", found.changed)
+    risk: Risk = "medium" if _asked_for(case.evidence.plan, touched) else "high"
+    ran = any(receipt.kind in VERIFYING_KINDS for receipt in case.evidence.receipts)
+    if found.outcome == "failed":
+        failed = [receipt.detail for receipt in found.receipts if not receipt.passed]
+        yield asking(risk, _listed(failed), touched)
+    elif found.outcome == "not run" and found.changed and ran:
+        why = f": {found.why_not_run}" if found.why_not_run else ""
+        yield asking(risk, f"the base's tests were not run over the new code{why}", found.changed)
+    elif found.changed:
+        passed = found.outcome == "passed"
+        detail = "the base's tests pass over the new code" if passed else "no test was run"
+        yield asking("medium", f"tests of the base, or their settings, change; {detail}", found.changed)
+
+
+def _asked_for(plan: Plan, paths: tuple[str, ...]) -> bool:
+    """Does whoever asked for the change name each of these files, or a directory it is in?"""
+    words = "\n".join((plan.intent, *(text for step in plan.steps for text in _stated(step))))
+    return all(any(_is_named(name, words) for name in _names_of(path)) for path in paths)
+
+
+def _stated(step: Step) -> Iterator[str]:
+    """What a person says in a step. An order holds more: data between marks, and what must hold when it is done."""
+    if isinstance(step, Agent):
+        yield _NOT_STATED.split(step.task, maxsplit=1)[0]
+    elif isinstance(step, Run):
+        yield from step.argv
+
+
+def _names_of(path: str) -> Iterator[str]:
+    parts = path.split("/")
+    for start in range(len(parts)):
+        yield "/".join(parts[start:])
+    for end in range(1, len(parts)):
+        yield "/".join(parts[:end]) + "/"
+
+
+def _is_named(name: str, words: str) -> bool:
+    if name not in words:
+        return False
+    end = r"(?![\w-])" if name.endswith("/") else r"(?![\w/-]|\.\w)"
+    return re.search(rf"(?<![\w./-]){re.escape(name)}{end}", words) is not None
+
+
 def _health_commands(case: Case) -> Iterator[Said]:
     """They must see the real host, so no sandbox holds them: a person has to want exactly these."""
     commands = [subject(check) for check in case.evidence.health if check.kind == "run"]
@@ -223,6 +283,7 @@ REPORT_RULES: tuple[FactRule, ...] = (
     FactRule("Asks before a health command runs on the host", _health_commands),
     FactRule("Asks about suspicious acts in the shadow", _suspicious),
     FactRule("Asks when a change edits its own checks", _own_checks),
+    FactRule("Asks when a change edits the tests that judge it", _base_tests),
     FactRule("Believes the rehearsal about risk", _rehearsed_risk),
     FactRule("Believes the author about risk, upwards only", _proposed_risk),
     FactRule("Asks where nothing was verified", _verification),

@@ -116,6 +116,27 @@ class Receipt(NamedTuple):
         return tuple(self) if self.origin else tuple(self)[:-1]
 
 
+class BaseTests(NamedTuple):
+    """What a change does to the tests that judge it, and what the tests of the base say to the new code.
+
+    The receipts are for `tree`, the new code with the base's tests, which never lands: they prove nothing about what
+    does. `changed` are test files of the base that were edited or removed, and new settings of tests; `added` are new
+    ones. `missing` and `skipped` name tests of the base that are gone, or left out now.
+    """
+
+    changed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    outcome: Literal["passed", "failed", "not run"] = "not run"
+    why_not_run: str = ""
+    missing: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    tree: str = ""
+    receipts: tuple[Receipt, ...] = ()
+
+    def document(self) -> dict[str, object]:
+        return {**self._asdict(), "receipts": [receipt.document() for receipt in self.receipts]}
+
+
 @dataclass(frozen=True, slots=True)
 class Execution:
     id: str

@@ -215,6 +215,8 @@ class Plan:
     # What a person must know before saying yes and no step tells, such as a hunk of a patch that applied elsewhere.
     # Holdfast writes them; no change file can.
     notes: tuple[str, ...] = ()
+    # The digest of the patch whose steps these are: whoever applies it did not write it. Empty for all others.
+    patch: str = ""
     # Files beside the change file that contents were read from: told to whoever says yes, no part of what is done.
     content_files: tuple[str, ...] = field(default=(), compare=False)
     # Over everything above, contents included; made once, since it reads every byte of them.
@@ -250,6 +252,11 @@ class Plan:
         return any(isinstance(step, (Run, Agent)) for step in self.steps)
 
     @property
+    def is_by_hand(self) -> bool:
+        """Did whoever gives it say themselves what becomes of each file?"""
+        return not self.runs_programs and not self.patch
+
+    @property
     def affected_paths(self) -> tuple[str, ...]:
         named = {step.path for step in self.steps if not isinstance(step, (Read, Run, Agent, Service))}
         named.update(step.to for step in self.steps if isinstance(step, Move))
@@ -276,6 +283,7 @@ class Plan:
             **_if_any("notes", self.notes),
             "rollback_plan": "restore every touched path from the journal, then prove it by digest",
             "on_failure": self.on_failure,
+            **({"patch": self.patch} if self.patch else {}),
         }
 
 

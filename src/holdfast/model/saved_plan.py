@@ -62,6 +62,7 @@ def plan_from(document: Mapping[str, Any], find: Finder = digested) -> Plan:
             verify_mode=document.get("verify_mode", "auto"),
             health_words=tuple(document.get("health_in_words", ())),
             notes=tuple(document.get("notes", ())),
+            patch=document.get("patch", ""),
             steps=tuple(step_from(row, find) for row in document["steps"]),
         )
     except (KeyError, TypeError, AttributeError) as error:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.model.changeset import Change, ChangeSet, Observation, change_set
-from holdfast.model.execution import Receipt
+from holdfast.model.execution import BaseTests, Receipt
 from holdfast.model.image import Image
 from holdfast.model.simulation import VERSIONS, ByProduct, Rollback, SimulatedStep, Simulation
 
@@ -26,6 +26,7 @@ def simulation_from(document: Mapping[str, Any], at_ns: int) -> Simulation:
                 "suspicious": tuple(fields["suspicious"]),
                 "dangers": tuple(fields["dangers"]),
                 "enforced": tuple(fields["enforced"]),
+                "base_tests": base_tests_from(fields.get("base_tests")),
                 "at_ns": at_ns,
             }
         )
@@ -71,6 +72,13 @@ def _step(row: Mapping[str, Any]) -> SimulatedStep:
 
 def receipt_from(row: Mapping[str, Any]) -> Receipt:
     return Receipt(**{**row, "command": tuple(row["command"])})
+
+
+def base_tests_from(row: Mapping[str, Any] | None) -> BaseTests | None:
+    if row is None:
+        return None
+    lists = {name: tuple(row[name]) for name in ("changed", "added", "missing", "skipped")}
+    return BaseTests(**{**row, **lists, "receipts": tuple(receipt_from(each) for each in row["receipts"])})
 
 
 def _image(row: Any) -> Image | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from holdfast.model.canonical import canonical_rows, digest_of
-from holdfast.model.execution import Receipt
+from holdfast.model.execution import BaseTests, Receipt
 from holdfast.model.plan import Launch, Risk, Service, Signal
 
 VERSIONS = (1, 2)
@@ -116,6 +116,8 @@ class Simulation:
     checks: str = ""
     # Of the document; each version that ever was stays readable (tests/golden).
     version: int = VERSIONS[-1]
+    # Where the change touches tests: what those of the base say. None elsewhere, and in reports of earlier releases.
+    base_tests: BaseTests | None = None
     # Made once: a report has as many steps as the plan, and everybody asks for its digest.
     digest: str = field(init=False, repr=False, compare=False)
     _facts: _Facts = field(init=False, repr=False, compare=False)
@@ -165,6 +167,7 @@ class Simulation:
             "predicted_tree": self.predicted_tree,
             "receipts": [receipt.document() for receipt in self.receipts],
             **{name: value for name, value in grounds.items() if value},
+            **({"base_tests": self.base_tests.document()} if self.base_tests is not None else {}),
             "by_products": [item._asdict() for item in self.by_products],
             "suspicious": list(self.suspicious),
             "dangers": list(self.dangers),

@@ -1,14 +1,18 @@
 """What kind of file a path names, by its spelling alone.
 
-The order of `_SPELLINGS` is the order of judging: a start-up file is one, also where it ends in `.conf`.
+The order of `_KINDS` is the order of judging: a start-up file is one, also where it ends in `.conf`.
+Which files are tests is told by `model.testfiles`.
 The write gate judges again, by policy; this table only lets the planner say early what will be asked.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal
+
+from holdfast.model.testfiles import is_test_file
 
 FileKind = Literal[
     "start-up", "key", "CI", "policy", "agent settings", "dependencies", "test", "documentation", "configuration",
@@ -35,28 +39,31 @@ _DEPENDENCIES = r"""(^|/)(
   | yarn\.lock | pnpm-lock\.yaml | cargo\.(toml|lock) | go\.(mod|sum) | gemfile(\.lock)? | composer\.(json|lock)
   | pom\.xml | build\.gradle(\.kts)?
 )$"""
-_TEST = r"(^|/)(tests?|spec)/|(^|/)(test_[^/]+|[^/]+_test|[^/]+\.(test|spec))\.[a-z]+$"
 _DOCUMENTATION = r"(^|/)(docs?|man)/|(^|/)(readme|changelog|contributing|authors|licen[cs]e)[^/]*$|\.(md|rst|adoc|tex)$"
 _CONFIGURATION = r"""(^|/)(conf|config|etc)/ | (^|/)(dockerfile|makefile|\.gitignore|\.editorconfig)$
   | \.(conf|cfg|ini|toml|ya?ml|json|properties|cnf|env|xml)$"""
 _CODE = r"\.(py|pyi|js|mjs|ts|tsx|jsx|c|h|cc|cpp|hpp|rs|go|java|kt|rb|php|cs|swift|sh|bash|pl|lua|sql|scala|html|css)$"
 
-_SPELLINGS: dict[FileKind, str] = {
-    "start-up": _START_UP,
-    "key": _KEY,
-    "CI": _CI,
-    "policy": _POLICY,
-    "agent settings": _AGENT,
-    "dependencies": _DEPENDENCIES,
-    "test": _TEST,
-    "documentation": _DOCUMENTATION,
-    "configuration": _CONFIGURATION,
-    "code": _CODE,
+
+def _spelled(pattern: str) -> Callable[[str], object]:
+    return re.compile(pattern, re.IGNORECASE | re.VERBOSE).search
+
+
+_KINDS: dict[FileKind, Callable[[str], object]] = {
+    "start-up": _spelled(_START_UP),
+    "key": _spelled(_KEY),
+    "CI": _spelled(_CI),
+    "policy": _spelled(_POLICY),
+    "agent settings": _spelled(_AGENT),
+    "dependencies": _spelled(_DEPENDENCIES),
+    "test": is_test_file,
+    "documentation": _spelled(_DOCUMENTATION),
+    "configuration": _spelled(_CONFIGURATION),
+    "code": _spelled(_CODE),
 }
-_KINDS = {kind: re.compile(pattern, re.IGNORECASE | re.VERBOSE) for kind, pattern in _SPELLINGS.items()}
 
 
 @lru_cache(maxsize=4096)
 def kind_of_file(path: str) -> FileKind:
-    """The first kind whose spelling fits."""
-    return next((kind for kind, pattern in _KINDS.items() if pattern.search(path)), "other")
+    """The first kind that fits."""
+    return next((kind for kind, fits in _KINDS.items() if fits(path)), "other")
