@@ -12,6 +12,7 @@
     ├── Blocked .............................. 5   a precondition or gate failed before anything changed
     │   └── SandboxUnavailable                     this host cannot confine a program as its profile demands
     ├── DiskFull ............................. 5   there is no room to write; no gate said no
+    ├── DatabaseAway ......................... 5   the database that machines share does not answer; nothing failed
     ├── VerificationFailed ................... 6   a check failed; rolled back, or never applied
     ├── NeedsHuman ........................... 7   could not be rolled back completely
     ├── Conflict ............................. 8   the workspace is not what was simulated
@@ -106,6 +107,12 @@ class DiskFull(HoldfastError):
     code = "disk_full"
     exit_status = 5
     default_hint = "Make room on the disk, then do it again."
+
+
+class DatabaseAway(HoldfastError):
+    code = "database_away"
+    exit_status = 5
+    default_hint = "Nothing is lost. Once the database answers again, go on with: holdfast resume"
 
 
 class VerificationFailed(HoldfastError):

@@ -24,6 +24,8 @@ from holdfast.model.agent import Asked, Began, Said, Spent, Usage, Used
 from holdfast.model.run import (
     EVENTS,
     AgentSeen,
+    DatabaseBack,
+    DatabaseGone,
     Heartbeat,
     RunEvent,
     RunFinished,
@@ -57,6 +59,8 @@ ALL: list[RunEvent] = [
     RunStarted("u-1", "ROADMAP.md", 3, 2),
     *OF_TASK,
     Heartbeat("u-1", 1, 1, USAGE, 5000),
+    DatabaseGone("u-1", 1, 2, "the engine's database does not answer"),
+    DatabaseBack("u-1", 5),
     RunFinished("u-1", "FINISHED", 3, 0, 0, 0, USAGE),
 ]
 HOSTILE = json.loads((Path(__file__).parents[1] / "store" / "hostile_names.json").read_text())

@@ -152,11 +152,11 @@ class Base(Machine):
         self.machines.append(made)
         return made
 
-    def serve(self, machine: Machine, *, lease: float = 6.0) -> Process:
+    def serve(self, machine: Machine, *, lease: float = 6.0, folder: Path | None = None) -> Process:
         """`holdfast worker` there, named as its directory is."""
         given = ("worker", "--database", self.database, "--workspace", self.id, "--lease", str(lease))
         place = ("--repository", str(machine.place / "clone"), "--name", machine.place.name)
-        return machine.start(*given, *place)
+        return machine.start(*given, *place, *(("--folder", str(folder)) if folder else ()))
 
     def worker(self, name: str, *, lease: float = 6.0) -> Process:
         return self.serve(self.machine(name), lease=lease)
@@ -174,9 +174,17 @@ class Base(Machine):
         assert sorted(subjects) == sorted(["base", *(f"1.{n} Create t{n}.py" for n in range(1, self._tasks + 1))])
         assert (self.workspace / "ROADMAP.md").read_text().count("- [x]") == self._tasks
 
+    def orders(self) -> list[str]:
+        """The ids of what stands in line, or is worked at."""
+        try:
+            rows = self.sql("SELECT workflow_uuid FROM dbos.workflow_status WHERE name = 'work'")
+        except psycopg.errors.UndefinedTable:
+            return []  # the run has not begun yet
+        return [str(row[0]) for row in rows]
+
     def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.database, autocommit=True) as connection:
-            found = connection.execute(statement, values)  # type: ignore[arg-type]
+            found = connection.execute(statement, values or None)  # type: ignore[arg-type]
             return found.fetchall() if found.description else []
 
     def end(self) -> None:

@@ -6,6 +6,9 @@ Every machine has a HOME of its own, and all of them share one real PostgreSQL.
 from __future__ import annotations
 
 import itertools
+import os
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,10 +21,11 @@ from engine.durable.cluster import Cluster
 from holdfast.disk.lock import Lock
 from holdfast.engine.roadmap_runs import Crew
 from holdfast.model.run import RunEvent, RunOptions, RunStarted
-from roadmap.machines import Base
+from roadmap.machines import Base, Process, wait_until
 
 pytestmark = pytest.mark.long
 _numbers = itertools.count()
+LEASE_S = 6.0
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +92,262 @@ def test_the_driver_waits_for_a_thread_of_its_own_process(
         crew = Crew(watcher=land_something)
         assert hf.runs.start("ROADMAP.md", options, crew, yes=True, database=base.database).state == "FINISHED"
     holder[0].join()
+
+
+# ── the database is away ──
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[tuple[Cluster, Base]]:
+    """A base with a PostgreSQL of its own, to be stopped and frozen; its tasks take seconds."""
+    cluster = Cluster()
+    base = Base(tmp_path / "lab", cluster.url("own"), tasks=3, seconds=(1.0, 3.0))
+    yield cluster, base
+    base.end()
+    cluster.remove()
+
+
+def at_work(base: Base, *workers: str) -> Process:
+    """A run of which a worker holds a task."""
+    crew = [base.worker(name) for name in workers]
+    for worker in crew:
+        worker.says("listens")
+    run = base.run("--parallel", "2")
+    wait_until(lambda: any("works on" in worker.told for worker in crew))
+    return run
+
+
+def test_an_outage_costs_nobody_an_attempt(own: tuple[Cluster, Base]) -> None:
+    """A database that is away for longer than the agents work: the run says since when and until when it waits, and
+    that it is back; each task lands at its first attempt."""
+    cluster, base = own
+    run = at_work(base, "one", "two")
+    cluster.stop()
+    run.says(r"! The database is away since \d\d:\d\d:\d\d; it is waited for until \d\d:\d\d:\d\d", 20)
+    assert "its database is away since" in base.tells("status")[1]
+    time.sleep(4)
+    cluster.start()
+    assert run.ended() == 0, run.told[-3000:]
+    assert "! The database is back after" in run.told
+    assert "Holdfast itself failed" not in run.told
+    base.check_done()
+
+
+@pytest.mark.parametrize(("how", "away"), [("stop", "frozen"), ("stop --now", "stopped"), ("SIGTERM", "stopped")])
+def test_a_run_is_stopped_while_its_database_is_away(own: tuple[Cluster, Base], how: str, away: str) -> None:
+    """Within seconds, with exit 130; what workers did meanwhile is kept, and lands when the run goes on."""
+    cluster, base = own
+    run = at_work(base, "one")
+    (cluster.stop if away == "stopped" else cluster.freeze)()
+    time.sleep(1)
+    asked = time.monotonic()
+    if how == "SIGTERM":
+        run.signal(signal.SIGTERM)
+    else:
+        assert base.tells(*how.split())[0] == 0
+    assert run.ended(30) == 130, run.told
+    assert time.monotonic() - asked < 15
+    assert "holdfast resume" in run.told
+    (cluster.start if away == "stopped" else cluster.thaw)()
+    again = base.resume()
+    assert again.ended() == 0, again.told[-3000:]
+    base.check_done()
+
+
+def test_a_worker_ends_while_its_database_is_away(own: tuple[Cluster, Base]) -> None:
+    """SIGTERM, and it is gone within seconds; what it had begun is begun again."""
+    cluster, base = own
+    run = at_work(base, "one")
+    cluster.stop()
+    worker = base.machines[0].processes[0]
+    worker.signal(signal.SIGTERM)
+    worker.ended(25)
+    cluster.start()
+    base.worker("two")
+    assert run.ended() == 0, run.told[-3000:]
+    base.check_done()
+
+
+# ── machines that are not fit ──
+
+
+def test_a_fresh_machine_works_as_documented(based: Callable[..., Base]) -> None:
+    """Nothing was ever started there: it makes the key it lacks, and does the work."""
+    base = based(tasks=1)
+    machine = base.machine("fresh")
+    assert not (machine.home / ".config/holdfast/ledger.key").exists()
+    base.serve(machine)
+    run = base.run()
+    assert run.ended() == 0, run.told
+    base.check_done()
+
+
+def test_a_clone_without_the_commit_gives_tasks_back(based: Callable[..., Base]) -> None:
+    """It says what is missing and what to type, is set aside, and costs no attempt; with the commit it works."""
+    base = based(tasks=2)
+    stale = base.machine("stale", commits=False)
+    clone = stale.place / "clone"
+    subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "other"], cwd=clone, check=True)
+    worker = base.serve(stale)
+    worker.says("listens")
+    run = base.run("--parallel", "2")
+    worker.says("gives .* back: its clone lacks the commit")
+    worker.says("is set aside for 5 s")
+    assert f"git -C {clone} fetch --all" in worker.told
+    run.says("stale gave it back: its clone lacks the commit")
+    assert all(task["attempts"] <= 1 and not task["tried"] for task in base.tasks())
+    subprocess.run(["git", "fetch", "-q", str(base.workspace), "main"], cwd=clone, check=True)
+    assert run.ended() == 0, run.told
+    base.check_done()
+
+
+def test_a_bad_machine_beside_a_good_one_sinks_nothing(based: Callable[..., Base]) -> None:
+    """A clone without the commit fails fast and is set aside; the other one does everything, at the first attempt."""
+    base = based(tasks=6, seconds=(0.1, 0.5))
+    stale = base.machine("stale", commits=False)
+    subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "other"], cwd=stale.place / "clone", check=True)
+    bad = base.serve(stale)
+    bad.says("listens")
+    run = base.run("--parallel", "3")
+    bad.says("is set aside")
+    base.worker("good")
+    assert run.ended() == 0, run.told
+    base.check_done()
+
+
+def test_a_machine_without_the_agent_gives_the_task_back(based: Callable[..., Base]) -> None:
+    """Its own configuration has another one: that is no failure of the task."""
+    base = based(tasks=1)
+    other = base.machine("other", agent=base.agent.replace("agents.mine", "agents.other"))
+    worker = base.serve(other)
+    run = base.run()
+    worker.says("gives .* back: .*mine")
+    base.worker("good")
+    assert run.ended() == 0, run.told
+    base.check_done()
+
+
+@pytest.mark.parametrize(
+    ("agent", "clone", "said"),
+    [("", True, "no agent can be given work here"), (None, False, "has no commit")],
+    ids=["no agent", "an empty clone"],
+)
+def test_a_machine_that_is_not_fit_takes_nothing(
+    based: Callable[..., Base], agent: str | None, clone: bool, said: str
+) -> None:
+    """It does not start: exit 5, with what is missing and a hint."""
+    base = based(tasks=1)
+    worker = base.serve(base.machine("bare", agent=agent, commits=clone))
+    assert worker.ended(60) == 5
+    assert said in worker.told and "listens" not in worker.told
+
+
+@pytest.mark.root
+def test_a_machine_whose_disk_is_full_gives_the_task_back(based: Callable[..., Base]) -> None:
+    """It claims nothing more before there is room; then it does the work, at the first attempt."""
+    base = based(tasks=1)
+    (base.workspace / "large.bin").write_bytes(os.urandom(6 << 20))
+    machine = base.machine("full")
+    small = machine.place / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(small)], check=True)
+    try:
+        (small / "ballast").write_bytes(b"x" * (5 << 20))
+        worker = base.serve(machine, folder=small / "w")
+        worker.says("listens")
+        run = base.run()
+        worker.says("gives .* back: ")
+        run.says("full gave it back: ")
+        subprocess.run(["mount", "-o", "remount,size=200m", str(small)], check=True)
+        assert run.ended() == 0, run.told
+        worker.kill()
+    finally:
+        base.machines[-1].end()
+        subprocess.run(["umount", "-l", str(small)], check=True)
+    base.check_done()
+
+
+# ── rows that others lose or write ──
+
+
+def test_a_dead_workers_task_is_taken_over_within_two_leases(based: Callable[..., Base]) -> None:
+    """kill -9 in the middle of the work: another worker has it before two leases are over, and no attempt is used."""
+    base = based(tasks=1, seconds=(3.0, 3.0))
+    first = base.worker("first", lease=LEASE_S)
+    first.says("listens")
+    run = base.run()
+    first.says("works on")
+    second = base.worker("second", lease=LEASE_S)
+    second.says("listens")
+    first.kill()
+    died = time.monotonic()
+    second.says("works on", 3 * LEASE_S)
+    assert time.monotonic() - died < 2 * LEASE_S
+    assert run.ended() == 0, run.told
+    base.check_done()
+
+
+def test_queue_rows_that_were_lost_are_asked_for_again(based: Callable[..., Base]) -> None:
+    """After a failover that lags the database lacks the orders, their queue and their base: the run goes on."""
+    base = based(tasks=2)
+    run = base.run("--parallel", "2")
+    wait_until(lambda: len(base.orders()) == 2)
+    for table in ("dbos.workflow_status", "dbos.queues", "holdfast_blobs"):
+        base.sql(f"DELETE FROM {table}")
+    base.worker("far")
+    assert run.ended() == 0, run.told
+    base.check_done()
+
+
+def test_landings_that_somebody_else_marks_done_come_to_an_end(based: Callable[..., Base]) -> None:
+    """Whoever writes to the database calls every landing done as soon as it is there: it lands all the same, once."""
+    base = based(tasks=2)
+    base.sql("CREATE SCHEMA IF NOT EXISTS evil")
+    base.worker("far").says("listens")
+    base.sql(
+        """CREATE FUNCTION evil.done() RETURNS trigger AS $$ BEGIN
+             IF NEW.workflow_uuid LIKE '%.land.%' THEN NEW.status := 'SUCCESS'; NEW.output := '[1, {}]'; END IF;
+             RETURN NEW; END $$ LANGUAGE plpgsql"""
+    )
+    base.sql(
+        """CREATE TRIGGER evil BEFORE INSERT OR UPDATE ON dbos.workflow_status
+           FOR EACH ROW EXECUTE FUNCTION evil.done()"""
+    )
+    run = base.run("--parallel", "2")
+    status = run.ended()
+    assert status in (0, 3), run.told
+    if status == 3:
+        assert "cannot be landed" in run.told
+        base.sql("DROP TRIGGER evil ON dbos.workflow_status")
+        for task in base.tasks():
+            base.tells("review", task["id"], "--yes")
+        again = base.resume()
+        assert again.ended() == 0, again.told
+    subjects = base.git("log", "--format=%s").splitlines()
+    assert sorted(subjects) == ["1.1 Create t1.py", "1.2 Create t2.py", "base"]
+
+
+def test_first_launches_on_a_fresh_database_do_not_race(based: Callable[..., Base]) -> None:
+    """A run and four workers that begin at the same moment all begin."""
+    base = based(tasks=4)
+    machines = [base.machine(f"w{number}") for number in range(4)]
+    workers = [base.serve(machine) for machine in machines]
+    run = base.run("--parallel", "4")
+    for worker in workers:
+        worker.says("listens")
+    assert run.ended() == 0, run.told
+    base.check_done()
+
+
+def test_status_tells_work_in_line_from_work_under_way(based: Callable[..., Base]) -> None:
+    """Without a worker nobody is at work, whatever was begun."""
+    base = based(tasks=2, seconds=(6.0, 6.0))
+    run = base.run("--parallel", "2")
+    wait_until(lambda: len(base.orders()) == 2)
+    wait_until(lambda: "0 at work, 2 in line" in base.tells("status")[1], 30)
+    base.worker("far")
+    wait_until(lambda: "2 at work, 0 landed" in base.tells("status")[1], 30)
+    assert run.ended() == 0, run.told
 
 
 @pytest.mark.soak

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.cli.moments import clock_time, for_programs
 from holdfast.cli.screen import shown
 from holdfast.cli.words import count, duration
+from holdfast.engine.patience import stopped_for_database
 from holdfast.engine.room import stopped_for_room
-from holdfast.errors import AgentFailed, ApprovalNeeded, DiskFull, Interrupted, LimitReached
+from holdfast.errors import AgentFailed, ApprovalNeeded, DatabaseAway, DiskFull, Interrupted, LimitReached
 from holdfast.model.agent import Usage
 
 if TYPE_CHECKING:
@@ -244,6 +245,9 @@ def ending_of(standing: Standing, *, interrupted: bool) -> Ending:
         case "STOPPED" if stopped_for_room(run):
             words = f"Stopped: {one_line(run.because)}; {landed}. State is safe. Make room first."
             return Ending(DiskFull.exit_status, words, "holdfast resume")
+        case "STOPPED" if stopped_for_database(run):
+            words = f"Stopped: {one_line(run.because)}; {landed}. Work that is under way elsewhere is kept."
+            return Ending(DatabaseAway.exit_status, words, "holdfast resume --database URL")
         case "STOPPED" if interrupted or not counts.failed:
             why = one_line(run.because)
             return Ending(Interrupted.exit_status, f"Stopped: {why}; {landed}. State is safe.", "holdfast resume")

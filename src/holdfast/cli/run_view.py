@@ -18,6 +18,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from holdfast.cli.moments import clock_time
 from holdfast.cli.run_told import (
     MARKS,
     STRATEGY_TOLD,
@@ -33,13 +34,15 @@ from holdfast.cli.run_told import (
     waits_for,
 )
 from holdfast.cli.screen import Screen
-from holdfast.cli.words import count
+from holdfast.cli.words import count, duration
 from holdfast.engine.event_rows import fields_of_event
 from holdfast.engine.run_log import without_secrets
 from holdfast.errors import HoldfastError
 from holdfast.model.agent import Began, Escalated, Usage, reworded
 from holdfast.model.run import (
     AgentSeen,
+    DatabaseBack,
+    DatabaseGone,
     Heartbeat,
     RunEvent,
     RunStarted,
@@ -64,7 +67,7 @@ _EVERY_S = 1.0
 _LEAST_ROWS = 4
 _WIDEST = 36
 # Lines of the screen that the table leaves alone: its head, and room for the shell's prompt.
-_SPARE = 3
+_SPARE = 4
 
 
 class RunView:
@@ -81,6 +84,8 @@ class RunView:
         self._live: Live | None = None
         self._next = 0.0
         self.run = ""
+        # Since when and until when the database is waited for, in words.
+        self._away = ""
         # A person works by hand at this terminal: nothing is drawn over what they read.
         self.paused = False
         screen.make_room = self.clear
@@ -101,9 +106,9 @@ class RunView:
 
     @property
     def working(self) -> bool:
-        """Whether an agent is at work, as far as we were told."""
+        """Whether an agent is at work, as far as we were told; or a thread waits for a database that is away."""
         with self._turn:
-            return bool(self._doing)
+            return bool(self._doing or self._away)
 
     def _learn(self, event: RunEvent) -> None:
         if isinstance(event, (TaskStarted, TaskMoved)) and self.run and event.task not in self._records:
@@ -132,6 +137,10 @@ class RunView:
                 doing = _worded(event.happening)
                 if doing and event.task in self._doing:
                     self._doing[event.task] = doing
+            case DatabaseGone():
+                self._away = _away(event)
+            case DatabaseBack():
+                self._away = ""
             case Heartbeat():
                 self._usage, self._worked_ms, self._beat = event.usage, event.worked_ms, time.monotonic()
         if isinstance(event, TaskMoved) and event.state != "IN_PROGRESS" and event.because != "stopped":
@@ -174,6 +183,10 @@ class RunView:
                 return f"● {self._label(event.task)}: not good yet ({why}); it mends its work"
             case AgentSeen(happening=Escalated(text=text)):
                 return f"! {self._label(event.task)}: {one_line(text)}"
+            case DatabaseGone():
+                return f"! {_away(event)}. {_AWAY_HELP}"
+            case DatabaseBack():
+                return f"! The database is back after {duration(event.away_ms)}."
             case TaskMoved() if event.state == "NEEDS_REVIEW":
                 return f"? {self._label(event.task)}: needs you: {one_line(event.because)}"
         return ""
@@ -238,7 +251,10 @@ class RunView:
         with self._turn:
             rows = list(self._rows(max(_LEAST_ROWS, height - _SPARE)))
             top = self._head(width)
+            away = self._away
         drawn = [Text(top, style="bold", no_wrap=True, overflow="ellipsis")]
+        if away:
+            drawn.append(Text(f" ! {away}. {_AWAY_HELP}", style="yellow", no_wrap=True, overflow="ellipsis"))
         for mark, text in rows:
             drawn.append(Text(f" {mark} ", style=STYLES.get(mark, "dim"), no_wrap=True, overflow="ellipsis"))
             drawn[-1].append(text, style="dim" if mark == "◌" else "default")
@@ -284,6 +300,14 @@ _WEIGHT = {
     "NEEDS_REVIEW": 0, "IN_PROGRESS": 0, "VALIDATING": 0, "FAILED": 1, "TIMEOUT": 1, "BLOCKED": 2, "DEFERRED": 3,
     "PENDING": 3, "SKIPPED": 4, "COMPLETED": 5,
 }  # fmt: skip
+
+
+_AWAY_HELP = "Nothing is lost, and no attempt is used. Stop it with: holdfast stop"
+
+
+def _away(event: DatabaseGone) -> str:
+    since, until = clock_time(event.since_ns), clock_time(event.until_ns)
+    return f"The database is away since {since}; it is waited for until {until} ({one_line(event.because)})"
 
 
 def _worded(happening: Happening) -> str:

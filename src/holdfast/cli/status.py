@@ -123,14 +123,23 @@ def _run(hf: Holdfast) -> _Run | None:
     done = f"{landed:,} landed" + (f", {waiting:,} wait for you (holdfast review)" if waiting else "")
     if pulse is not None and life in ("alive", "silent"):
         document |= {"pid": pulse.process.pid, "running": pulse.running, "worked_ms": pulse.worked_ms}
+        document |= {"waiting": pulse.waiting, "database_away_since": _moment(pulse.away_ns)}
         silent = "; its process is silent" if life == "silent" else ""
-        at_work = counted.get("IN_PROGRESS", 0) + counted.get("VALIDATING", 0)
-        words = f"{about} is under way: {at_work:,} at work, {done}, {duration(pulse.worked_ms)} so far{silent}"
+        away = ""
+        if pulse.away_ns:
+            until = clock_time(pulse.away_until_ns)
+            away = f"; its database is away since {clock_time(pulse.away_ns)}, and waited for until {until}"
+        at_work = f"{pulse.running:,} at work" + (f", {pulse.waiting:,} in line" if pulse.waiting else "")
+        words = f"{about} is under way: {at_work}, {done}, {duration(pulse.worked_ms)} so far{silent}{away}"
         return _Run(words, document, tuple(map(_told_later, later)))
     word = "was interrupted" if run.state == "RUNNING" else f"is {run.state.lower()}: {done}"
     if run.state in ("RUNNING", "STOPPED", "LIMIT"):
         word += "; go on with: holdfast resume"
     return _Run(f"{about} {word}", document, tuple(map(_told_later, later)))
+
+
+def _moment(at_ns: int) -> str | None:
+    return for_programs(at_ns) if at_ns else None
 
 
 def _later(records: Iterable[TaskRecord], now_ns: int) -> list[TaskRecord]:

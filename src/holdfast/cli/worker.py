@@ -64,6 +64,8 @@ def _serve(
             hint="Nothing of it can land any more. Start it again.",
         )
     screen.say(f"{shown(name)} stopped. What it had begun is begun again, here or elsewhere.")
+    # Threads may still wait for a database that is away, and the end of a process waits for them.
+    os._exit(screen.close(0))
 
 
 def _attend(face: Face, stop: threading.Event) -> None:

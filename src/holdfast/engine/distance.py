@@ -8,6 +8,8 @@ Invariants
   X2  What comes in is hashed on the way and read as any proposal is: nothing of a worker's is believed. In a run whose
       database is shared all work counts as done elsewhere, what was done here too: only that database says who did it.
   X3  What an agent claimed over there is in the ledger here before its work can land.
+  X4  A base that was sent and is gone (a database that took over from another may lack it) is sent again, whole: what
+      was sent is written before the manifest that names it, so that with the manifest there, the rest is.
 """
 
 from __future__ import annotations
@@ -62,10 +64,11 @@ class Distance:
         with pipeline.locked():
             hidden = pipeline.governance.settings().hidden
             manifest = manifest_of(pipeline.site, hidden=hidden, ignored=False)
-            fresh = self._sent is not None and time.monotonic() - self._sent.at < _ASK_AGAIN_S
-            if self._sent is not None and self._sent.tree == manifest.tree and fresh:
-                return self._sent.name
-            before = self._sent.manifest if self._sent is not None else None
+            sent = self._sent if self._sent is not None and self._stock.has(self._sent.name) else None
+            fresh = sent is not None and time.monotonic() - sent.at < _ASK_AGAIN_S
+            if sent is not None and sent.tree == manifest.tree and fresh:
+                return sent.name
+            before = sent.manifest if sent is not None else None
             known = manifest._replace(commit=self._commit if manifest.commit else "")
             whole = stocked(pipeline.site, known, self._stock, before)
         data = packed_manifest(whole)
@@ -86,10 +89,12 @@ class Distance:
         proposal = read_proposal(self._stock, name, plan)
         carry(proposal.contents, self._stock, own)
         self._carry_papers(proposal.papers, own)
+        document = list(self._stock.pieces(name))
         for body in proposal.delegations:
             self._note(pipeline, plan, body)
-        # The document comes last: with it here, the rest is.
-        carry([name], self._stock, own)
+        # The document comes last: with it here, the rest is. After the notes nothing is asked of the stock, which may
+        # be away: whoever fetches it once more would note them twice.
+        own.take(name, document)
         own.make_durable()
         return proposal.unwitnessed()
 
@@ -101,6 +106,7 @@ class Distance:
             raise Tampering("what a worker says of its agent is not JSON") from error
         for body in bodies:
             self._carry_papers(tuple(sorted(transcripts_of(body))), LargeBlobs(pipeline.site.state))
+        for body in bodies:
             self._note(pipeline, plan, body)
 
     def _carry_papers(self, digests: tuple[str, ...], own: LargeBlobs) -> None:

@@ -25,6 +25,9 @@ Invariants
   D7  What leaves the roadmap is not under way any more, and holds nothing up; if it comes back, it is begun anew.
   D8  An order that was written for another sitting is not given out in this one: it may say that the work is done here,
       over the workspace itself, when it is not. The task is begun anew, by another order.
+  D9  What the engine lost of what the book calls begun is asked for again, under the same id. Where its database is
+      away for long, or somebody stops the run meanwhile, the run ends as after a kill: what is under way stays so in
+      the book, and is found by the next sitting. Only the landing of this process is finished first.
 """
 
 from __future__ import annotations
@@ -33,13 +36,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
-from holdfast.engine.driving import Orders, World
-from holdfast.engine.durable import Engine, Item
+from holdfast.engine.driving import Items, Orders, World
+from holdfast.engine.durable import Item
 from holdfast.engine.orders import LandOrder, Order, Unworked, item_id, order_id, packed
 from holdfast.engine.outcomes import Outcomes
 from holdfast.engine.tally import tally_of
 from holdfast.engine.taskbook import TaskBook
-from holdfast.errors import Blocked, InvalidInput, Tampering, UnknownId
+from holdfast.errors import Blocked, DatabaseAway, InvalidInput, Tampering, UnknownId
 from holdfast.gates.secrets import masked
 from holdfast.model.canonical import Json
 from holdfast.model.run import (
@@ -58,6 +61,10 @@ _TURN_S = 0.5
 _HEARTBEAT_S = 5.0
 # How often workers are looked for that were lost; their leases last for many seconds.
 _LOOK_S = 1.0
+# How often it is looked who is at work, and whether everything that was asked for is still there.
+_COUNT_S = 3.0
+# How long a landing is waited for where the run ends without the database.
+_LANDING_S = 60.0
 _OTHER_RELEASE = "begun by another release"
 _OTHER_SITTING = "begun for work at another place"
 _LOST_NEED = "what it needs is not done any more"
@@ -67,7 +74,7 @@ class Driver:
     def __init__(
         self,
         book: TaskBook,
-        engine: Engine,
+        engine: Items,
         orders: Orders,
         world: World,
         watcher: RunWatcher,
@@ -87,6 +94,8 @@ class Driver:
         self._rules = world.rules(book)
         self._outcomes = Outcomes(book, world, lambda: self._rules, self._land, told_here)
         self._lost_some, self._looked = True, float("-inf")
+        # How many items somebody works at, and when that was asked.
+        self._at_work, self._counted = 0, float("-inf")
         # Begun in the book, and the engine was not asked for it yet (D1).
         self._unasked: list[str] = []
         book.on_move = self._moved
@@ -95,6 +104,19 @@ class Driver:
 
     def drive(self) -> RunRecord:
         """Until everything is settled, only people can go on, a limit is reached, or somebody says stop."""
+        try:
+            return self._drive()
+        except DatabaseAway as away:
+            self._engine.rest(_LANDING_S)
+            self._book = self._book.as_written()  # D9
+            return self._close("STOPPED", away.message)
+
+    def tick(self) -> str:
+        """While the database is waited for: the run beats; why to stop, if somebody asked for it."""
+        self._breathe()
+        return self._world.stop_asked()
+
+    def _drive(self) -> RunRecord:
         run, all_of_it = self._book.run, tally_of(self._rules.roadmap, self._book)
         self._watcher(RunStarted(run.id, run.roadmap, all_of_it.tasks, all_of_it.to_do))
         if run.state != "RUNNING" or self._book.records:  # another sitting begins; the time of the last one is counted
@@ -195,7 +217,19 @@ class Driver:
         if self._clock() - self._looked >= _LOOK_S:
             self._looked = self._clock()
             self._engine.take_from_the_lost(f"{self._book.run.id}.")
+        if self._clock() - self._counted >= _COUNT_S:
+            self._counted = self._clock()
+            self._count(open_ones)
         return [(open_ones[item.id], item) for item in self._engine.wait(list(open_ones), seconds)]
+
+    def _count(self, open_ones: Mapping[str, TaskRecord]) -> None:
+        """Who is at work; and what the engine lost is asked for again (D9)."""
+        states = self._engine.states(list(open_ones))
+        self._at_work = sum(state == "running" for state in states.values())
+        lost = [record for id, record in open_ones.items() if id not in states]
+        if lost:
+            self._engine.make_queues()
+            self._ask(lost, again=True)
 
     # ── what people and the roadmap say ──
 
@@ -249,14 +283,15 @@ class Driver:
             if record.state == "IN_PROGRESS" or (record.state == "VALIDATING" and record.landing)
         )
 
-    def _ask(self, begun: Iterable[TaskRecord]) -> None:
+    def _ask(self, begun: Iterable[TaskRecord], *, again: bool = False) -> None:
         """Ask the engine for what the book says was begun: landings here, and at once, since only this process lands;
-        all work with one commit."""
+        all work with one commit. `again`: the engine was asked before, and lost it."""
         work: dict[str, Json] = {}
         for record in begun:
             order = self._order_of(record)
             if isinstance(order, LandOrder):
-                self._engine.start_here(order.id, LAND, packed(order))
+                start = self._engine.start_again_here if again else self._engine.start_here
+                start(order.id, LAND, packed(order))
             elif order is not None:
                 work[order.id] = packed(order)
         if work:
@@ -382,5 +417,6 @@ class Driver:
         now, book = self._clock(), self._book
         if now - self._beat >= _HEARTBEAT_S:
             self._beat = now
-            running = book.counted("IN_PROGRESS", "VALIDATING")
-            self._watcher(Heartbeat(book.run.id, running, book.counted("COMPLETED"), book.usage, self._worked_ms))
+            begun, landed = book.counted("IN_PROGRESS", "VALIDATING"), book.counted("COMPLETED")
+            running = min(self._at_work, begun)
+            self._watcher(Heartbeat(book.run.id, running, landed, book.usage, self._worked_ms, waiting=begun - running))

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from holdfast.engine.durable import Item, State
 from holdfast.engine.orders import Landed, LandOrder, Order, Unlanded, Unworked
 from holdfast.engine.taskbook import TaskBook
+from holdfast.model.canonical import Json
 from holdfast.model.task import Roadmap, Task, TaskRecord, Tried
+
+
+class Items(Protocol):
+    """What the driver asks the engine for; see `durable.Engine`."""
+
+    def start_all(self, function: str, arguments: Mapping[str, Json], queue: str) -> None: ...
+
+    def start_here(self, id: str, function: str, argument: Json) -> None: ...
+
+    def start_again_here(self, id: str, function: str, argument: Json) -> None: ...
+
+    def wait(self, ids: Collection[str], within_s: float = 0.0) -> tuple[Item, ...]: ...
+
+    def states(self, ids: Collection[str]) -> dict[str, State]: ...
+
+    def cancel(self, ids: Collection[str]) -> None: ...
+
+    def outdated(self, prefix: str) -> tuple[Item, ...]: ...
+
+    def take_from_the_lost(self, prefix: str) -> tuple[Item, ...]: ...
+
+    def rest(self, seconds: float) -> bool: ...
+
+    def make_queues(self) -> None: ...
 
 
 class Orders(Protocol):

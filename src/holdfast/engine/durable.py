@@ -177,6 +177,10 @@ class Desk(Protocol):
     def cancel(self, ids: Collection[str]) -> None:
         """They end as cancelled, at once; a running one is told (`Inside.stopping`). Ended ones stay as they are."""
 
+    def states(self, ids: Collection[str]) -> dict[str, State]:
+        """How those of them stand that there are. One that was started and is not among them was lost: a database that
+        takes over from another may lack the newest rows."""
+
     def is_newest(self, id: str, token: int) -> bool:
         """Whether what was done under this token still counts (D3)."""
 
@@ -202,13 +206,22 @@ class Engine(Desk, Protocol):
         `wait` may tell its end a moment before it is recorded; killed in between, it is done once more (D2).
         """
 
+    def start_again_here(self, id: str, function: str, argument: Json) -> None:
+        """As `start_here`, for one that was lost; one that runs in this process is not begun twice."""
+
+    def make_queues(self) -> None:
+        """Make the queues of this home once more, where rows were lost."""
+
+    def rest(self, seconds: float) -> bool:
+        """Wait so long, without the database, for what was begun by `start_here`; whether none of it is under way."""
+
     def outdated(self, prefix: str) -> tuple[Item, ...]:
         """Open items of other releases of the engine: nobody will ever run them here."""
 
     def take_from_the_lost(self, prefix: str) -> tuple[Item, ...]:
         """Put items of workers whose lease is over back in line, under new tokens; those that were moved.
 
-        To be called again and again by the home: a worker is lost when it was found silent twice, a beat apart.
+        To be called again and again by the home: a worker is lost when it was found silent twice.
         """
 
     def remarks(self) -> tuple[str, ...]:

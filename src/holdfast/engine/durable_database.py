@@ -7,8 +7,9 @@ Invariants
       statement on (IMMEDIATE), and wait for each other instead of failing.
   E3  A client of PostgreSQL that freezes inside a transaction is thrown out by the server, and its locks with it.
   E4  Passwords are in no message: URLs are never printed.
-  E5  Trouble with the database is told in our words, as Blocked. Only what waiting can help is waited for: one that is
-      away, or busy. One that is full says so at once.
+  E5  Trouble with the database is told in our words, as DatabaseAway where waiting may help, and as Blocked where it
+      does not: one that is full says so at once. What is done again after an outage must bear to be done twice.
+  E6  A network that swallows everything is noticed by the kernel within half a minute, and not when TCP gives up.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.disk.calls import CALLS
 from holdfast.engine.durable import Database
-from holdfast.errors import Blocked, DiskFull, InvalidInput, Unsupported
+from holdfast.errors import Blocked, DatabaseAway, DiskFull, HoldfastError, InvalidInput, Unsupported
 from holdfast.store.footing import footing_of
 from holdfast.store.private import READ, create_private, open_private
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
     from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
-    from sqlalchemy.exc import DBAPIError
+    from sqlalchemy.exc import SQLAlchemyError
 
 FILE = "engine.db"
 _BUSY_MS = 60_000
@@ -42,9 +43,17 @@ _RESTARTING = "the database system is "
 _IDLE_IN_TRANSACTION_MS = 10_000
 _SQLITE_WAITS = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _POSTGRESQL_FULL = "53100"
+# After a failover the server that we reach may be the old one, or not be promoted yet.
+_POSTGRESQL_READ_ONLY = "25006"
+_KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
+# How long a thread that has nothing else to do waits for a database that is away, and how soon it looks again: often,
+# because a worker must say that it lives before it is found silent twice.
+_PATIENCE_SECONDS = 300.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 _SCHEMA = ("CREATE", "ALTER", "DROP")
 MENDED = "What was under way goes on at the next start, as soon as the database can be written again."
 _FORM = "postgresql://USER@HOST:PORT/NAME"
+_T = TypeVar("_T")
 
 
 def connect(database: Database) -> sa.Engine:
@@ -78,27 +87,62 @@ def reachable(engine: sa.Engine) -> None:
 def in_our_words() -> Iterator[None]:
     """E5, for whatever the library or its queries raise inside."""
     from sqlalchemy.exc import DBAPIError
+    from sqlalchemy.exc import TimeoutError as PoolTimeout
 
     try:
         yield
-    except DBAPIError as error:
-        raise Blocked(trouble(error), hint=MENDED) from None
+    except (DBAPIError, PoolTimeout) as error:
+        raise _told(error) from None
 
 
-def trouble(error: DBAPIError) -> str:
+def patiently(work: Callable[[], _T], seconds: float = _PATIENCE_SECONDS) -> _T:
+    """Do it; while the database is away or busy, wait and do it again (E5). DatabaseAway after that time.
+
+    For threads that have nothing else to do. The driver of a run has: see `patience`.
+    """
+    from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+    from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+    deadline, pause = time.monotonic() + seconds, _FIRST_PAUSE
+    while True:
+        try:
+            return work()
+        except (DBAPIError, PoolTimeout) as error:
+            if not is_away(error):
+                if isinstance(error, OperationalError | InterfaceError):
+                    raise Blocked(trouble(error), hint=MENDED) from None
+                raise
+            if time.monotonic() >= deadline:
+                raise _told(error) from None
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+def _told(error: SQLAlchemyError) -> HoldfastError:
+    return DatabaseAway(trouble(error)) if is_away(error) else Blocked(trouble(error), hint=MENDED)
+
+
+def trouble(error: SQLAlchemyError) -> str:
     """Without the statement and its values, which SQLAlchemy puts into its message."""
-    said = " ".join(str(error.orig).split())
+    said = " ".join(str(getattr(error, "orig", error)).split())
     return f"the engine's database {'does not answer' if is_away(error) else 'cannot be used'}: {said}"
 
 
-def is_away(error: DBAPIError) -> bool:
+def is_away(error: BaseException) -> bool:
     """Whether it may be well again without anybody's help (E5)."""
-    from sqlalchemy.exc import InterfaceError, OperationalError
+    from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+    from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+    if isinstance(error, PoolTimeout):
+        return True  # every connection waits for an answer
+    if not isinstance(error, DBAPIError):
+        return False
     if isinstance(error.orig, sqlite3.Error):
         return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _SQLITE_WAITS
-    full = getattr(error.orig, "sqlstate", None) == _POSTGRESQL_FULL
-    return isinstance(error, (OperationalError, InterfaceError)) and not full
+    code = getattr(error.orig, "sqlstate", None)
+    if code == _POSTGRESQL_READ_ONLY or error.connection_invalidated:
+        return True
+    return isinstance(error, (OperationalError, InterfaceError)) and code != _POSTGRESQL_FULL
 
 
 def _without_passwords(text: str, url: sa.URL) -> str:
@@ -169,5 +213,7 @@ def _postgresql(address: str) -> sa.Engine:
     return sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
         pool_size=_POOL, max_overflow=_POOL, pool_pre_ping=True,
-        connect_args={"connect_timeout": _CONNECT_SECONDS, "application_name": "holdfast", "options": options},
+        connect_args={
+            "connect_timeout": _CONNECT_SECONDS, "application_name": "holdfast", "options": options, **_KEEPALIVE,
+        },
     )  # fmt: skip

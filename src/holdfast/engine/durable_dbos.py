@@ -10,7 +10,7 @@ How each pitfall of this engine is met (numbers as in docs/adr/0012-dbos.md)
    2 SQLite            `durable_database`: WAL, FULL, busy timeout, foreign keys, IMMEDIATE, mode 0600.
    3 one executor id   the kernel's lock on a directory of that name for as long as the process runs items; everybody
                        else is a desk, which never launches. Between machines the lease of the name.
-   4 first launches    a lock around launching; on PostgreSQL DBOS takes an advisory lock.
+   4 first launches    a lock around launching; on PostgreSQL advisory locks, DBOS's own and ours.
    5 version           ENGINE_VERSION, never a hash of the source; `outdated` names what nobody would run.
    6 asyncio.run       nothing here is called from a loop; waits run on the loop that DBOS keeps as long as it lives.
    7 recv holds a slot a wait is an item of its own, on a queue without limit; items cannot wait.
@@ -23,6 +23,7 @@ How each pitfall of this engine is met (numbers as in docs/adr/0012-dbos.md)
   13 rate limits, one instance, import    no rate limits; a second engine in one process is refused; the import is lazy,
                        the version pinned.
   14 unwritten ends    kept, and recorded by beginning the item again (N4 of `durable_engine`).
+  15 away for ever     the client raises instead of waiting without an end; we wait (`durable_database.patiently`).
 Nothing of ours is ever put on DBOS's internal queue, to which every process listens: a landing must stay at home. What
 was begun without a queue, and is gone on with, would be put there; `DbosEngine.stay_at_home` finds it another one.
 """
@@ -50,8 +51,8 @@ from holdfast.engine.durable import (
     State,
     StepFailed,
 )
-from holdfast.engine.durable_database import connect, exists, in_our_words, reachable
-from holdfast.engine.leases import Leases, patiently
+from holdfast.engine.durable_database import connect, exists, in_our_words, patiently, reachable
+from holdfast.engine.leases import Leases
 from holdfast.errors import Blocked, HoldfastError, InvalidInput, UnknownId, Unsupported
 from holdfast.model.canonical import Json, canonical, whole_characters
 
@@ -168,7 +169,10 @@ class DbosDesk:
         self._pool = engine
         self.leases = Leases(engine)
         self._client = library().DBOSClient(
-            system_database_engine=engine, serializer=serializer(), application_name=APPLICATION
+            system_database_engine=engine,
+            serializer=serializer(),
+            application_name=APPLICATION,
+            retry_connection_errors=False,
         )
         self._ended_here = threading.Condition()
         self._endings = 0
@@ -181,7 +185,8 @@ class DbosDesk:
     def start(self, id: str, function: str, argument: Json, queue: str, *, priority: int = 0) -> None:
         options = _options(id, function, queue)
         # None is the smallest there, and has no number.
-        self._client.enqueue({**options, **({"priority": priority} if priority else {})}, plain(argument))
+        ranked, value = {**options, **({"priority": priority} if priority else {})}, plain(argument)
+        patiently(lambda: self._client.enqueue(ranked, value))
 
     def start_all(self, function: str, arguments: Mapping[str, Json], queue: str) -> None:
         rows = [(_options(id, function, queue), plain(argument)) for id, argument in arguments.items()]
@@ -200,21 +205,19 @@ class DbosDesk:
     def signal(self, id: str, message: Json, *, key: str = "") -> None:
         error = library().error
         try:
-            self._client.send(id, plain(message), TOPIC, key or None)
+            patiently(lambda: self._client.send(id, plain(message), TOPIC, key or None))
         except error.DBOSNonExistentWorkflowError:
             raise UnknownId(f"nothing waits under the id {id}") from None
 
     def items(self, prefix: str = "", states: Collection[State] = (), *, limit: int = 0) -> tuple[Item, ...]:
         wanted = [name for name, state in _STATES.items() if state in states or (state == "done" and "stale" in states)]
-        found = self._client.list_workflows(
-            workflow_id_prefix=prefix or None, status=wanted or None, limit=limit or None, load_input=False
-        )
+        found = self._rows(workflow_id_prefix=prefix or None, status=wanted or None, limit=limit or None)
         # The prefix is a pattern over there.
         told = self._told([row for row in found if row.workflow_id.startswith(prefix)])
         return tuple(item for item in told if not states or item.state in states)
 
     def find(self, id: str) -> Item | None:
-        found = self._told(self._client.list_workflows(workflow_ids=[id], load_input=False))
+        found = self._told(self._rows(workflow_ids=[id]))
         return found[0] if found else None
 
     def wait(self, ids: Collection[str], within_s: float = 0.0) -> tuple[Item, ...]:
@@ -254,15 +257,26 @@ class DbosDesk:
         named, rows = list(ids), []
         for first in range(0, len(named), _CHUNK):
             some = named[first : first + _CHUNK]
-            rows += self._client.list_workflows(workflow_ids=some, status=ended, load_input=False)
+            rows += self._rows(workflow_ids=some, status=ended)
         return self._told(rows)
 
     def cancel(self, ids: Collection[str]) -> None:
         if ids:
-            self._client.cancel_workflows(list(ids))
+            patiently(lambda: self._client.cancel_workflows(list(ids)))
+
+    def states(self, ids: Collection[str]) -> dict[str, State]:
+        named, found = list(ids), dict[str, State]()
+        for first in range(0, len(named), _CHUNK):
+            rows = self._rows(workflow_ids=named[first : first + _CHUNK], load_output=False)
+            found.update((row.workflow_id, _STATES[row.status]) for row in rows)
+        return found
 
     def is_newest(self, id: str, token: int) -> bool:
         return self.leases.is_newest(id, token)
+
+    def _rows(self, **wanted: object) -> list[WorkflowStatus]:
+        found: list[WorkflowStatus] = patiently(lambda: self._client.list_workflows(load_input=False, **wanted))
+        return found
 
     def _told(self, rows: Collection[WorkflowStatus]) -> tuple[Item, ...]:
         newest = self.leases.tokens([row.workflow_id for row in rows]) if rows else {}
@@ -275,14 +289,14 @@ class DbosDesk:
         ended = [name for name, state in _STATES.items() if state not in OPEN]
         gone = 0
         while True:
-            rows = self._client.list_workflows(
+            rows = self._rows(
                 completed_before=before, status=ended, workflow_id_prefix=prefix or None, limit=_CHUNK,
-                load_input=False, load_output=False,
+                load_output=False,
             )  # fmt: skip
             ids = [row.workflow_id for row in rows if row.workflow_id.startswith(prefix)]
             if not ids:
                 return gone
-            self._client.delete_workflows(ids)
+            patiently(lambda ids=ids: self._client.delete_workflows(ids))  # type: ignore[misc]
             self.leases.forget(ids)
             gone += len(ids)
 

@@ -8,9 +8,12 @@ Invariants
   N4  How a run ended is kept until it is recorded. Where it could not be (a full disk), the item is begun again and
       told the same end: nothing is done twice, and nobody waits for an end that was lost. What this process claimed
       and never began is begun again too. An item has one run at a time in this process.
-  N5  Whoever waits is told when that cannot be mended: `wait` raises Blocked instead of waiting for ever.
+  N5  Whoever waits is told when that cannot be mended: `wait` raises Blocked instead of waiting for ever. A database
+      that is away is mended by itself: whoever waits then decides for how long (see `patience`).
   N6  A worker that cannot say that it lives is lost when its lease is over, whatever keeps it from saying so. A
-      database that is away is waited for first (see `leases.patiently`): meanwhile nobody can take its items either.
+      database that is away is waited for first (see `patiently`): meanwhile nobody can take its items either.
+  N7  A landing that runs in this process has one witness, which is this process: the database's word on it, or that it
+      is gone from there, changes nothing. Others can write there.
 """
 
 from __future__ import annotations
@@ -22,16 +25,17 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.engine.durable import ENGINE_VERSION, ITEM_ID, OPEN, Function, Item, Lease, Left, StepFailed
-from holdfast.engine.durable_database import MENDED, in_our_words
+from holdfast.engine.durable_database import MENDED, in_our_words, patiently
 from holdfast.engine.durable_dbos import WAIT, DbosDesk, failure_of, library, plain
 from holdfast.engine.durable_remarks import REMARKS, Remarks
-from holdfast.errors import Blocked, InvalidInput
+from holdfast.errors import Blocked, DatabaseAway, InvalidInput
 from holdfast.model.canonical import Json
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
 _WATCH_SECONDS = 1.0
+_HEARD_WITHIN = 5.0
 _SOON = 0.02
 # The queue that every process of DBOS listens to.
 _EVERYBODY = "_dbos_internal_queue"
@@ -74,8 +78,11 @@ class DbosEngine(DbosDesk):
         self._strays: dict[str, float] = {}
         # How often they were begun again.
         self._again: dict[str, int] = {}
+        # When the database last answered whoever watches.
+        self._heard = time.monotonic()
         # Since when the database refuses, and how.
         self._refused: tuple[float, str] | None = None
+        self.on_make_queues: Callable[[], object] = lambda: None
         # By name, as DBOS wants them to be started.
         self.registered: dict[str, Callable[[Json], Json]] = {}
 
@@ -91,25 +98,35 @@ class DbosEngine(DbosDesk):
     def stopping(self) -> bool:
         return self._stopping.is_set() or self.lost
 
+    @property
+    def heard(self) -> bool:
+        """Whether the database answered within the last seconds."""
+        return time.monotonic() - self._heard < _HEARD_WITHIN
+
+    @property
+    def at_rest(self) -> bool:
+        return not self._runs
+
     def remarks(self) -> tuple[str, ...]:
         return tuple(self.said.kept)
 
     def outdated(self, prefix: str) -> tuple[Item, ...]:
         return tuple(item for item in self.items(prefix, OPEN) if item.version != ENGINE_VERSION)
 
-    def take_from_the_lost(self, prefix: str, beat_s: float = Lease().beat) -> tuple[Item, ...]:
-        gone = self.leases.give_up_the_silent(beat_s)
+    def take_from_the_lost(self, prefix: str) -> tuple[Item, ...]:
+        gone = self.leases.give_up_the_silent()
         if not gone:
             return ()
-        rows = self._client.list_workflows(
-            status="PENDING", executor_id=list(gone), workflow_id_prefix=prefix or None, load_input=False
-        )
+        rows = self._rows(status="PENDING", executor_id=list(gone), workflow_id_prefix=prefix or None)
         held = [row for row in rows if row.workflow_id.startswith(prefix) and row.queue_name]
         # Durable first: from here on whatever the lost one still does is stale (L5).
         self.leases.renew([row.workflow_id for row in held])
         for row in held:
-            self._client.resume_workflow(row.workflow_id, queue_name=row.queue_name)
+            self._resume(row.workflow_id, row.queue_name or "")
         return self._told(held)
+
+    def _resume(self, id: str, queue: str) -> None:
+        patiently(lambda: self._client.resume_workflow(id, queue_name=queue))
 
     def stop(self, grace_s: float) -> bool:
         self._stopping.set()
@@ -128,13 +145,29 @@ class DbosEngine(DbosDesk):
         with library().SetWorkflowID(id):
             library().DBOS.start_workflow(self.registered[function], plain(argument))
 
+    def start_again_here(self, id: str, function: str, argument: Json) -> None:
+        """As `start_here`, for one that the database has lost: unless it runs here, it is begun once more."""
+        with self._ended_here:
+            if any(run.id == id for run in self._runs) or id in self._given:
+                return
+        self._begun_here(function).discard(id)
+        self.start_here(id, function, argument)
+
+    def make_queues(self) -> None:
+        self.on_make_queues()
+
+    def rest(self, seconds: float) -> bool:
+        """Wait so long for what was begun here at once; whether none of it is under way."""
+        with self._ended_here:
+            return self._ended_here.wait_for(lambda: not any(run.witnessed for run in self._runs), seconds)
+
     def _begun_here(self, function: str) -> set[str]:
         """What this process has begun, and what it goes on with since it was launched: neither is begun again.
 
         DBOS goes on with what was left by putting it in line, so that it may be queued or running when we look.
         """
         if function not in self._here:
-            rows = self._client.list_workflows(name=function, status=["PENDING", "ENQUEUED"], load_input=False)
+            rows = self._rows(name=function, status=["PENDING", "ENQUEUED"])
             self._here[function] = {row.workflow_id for row in rows}
         return self._here[function]
 
@@ -143,7 +176,8 @@ class DbosEngine(DbosDesk):
     def carry_out(self, id: str, function: Function, argument: Json) -> Json:
         """One run of an item; what has ended, and was begun again to be recorded, is not done again (N4)."""
         # What was begun here is never taken away, so that nobody has to be asked for its token.
-        run = Run(self, id, 1 if id in self._at_once else self.leases.tokens([id]).get(id, 1))
+        here = id in self._at_once
+        run = Run(self, id, 1 if here else self.leases.tokens([id]).get(id, 1), witnessed=here)
         with self._ended_here:
             if any(other.id == id for other in self._runs):
                 raise Left
@@ -188,7 +222,8 @@ class DbosEngine(DbosDesk):
         with self._ended_here:
             given = tuple(self._given.pop(id) for id in wanted & self._given.keys())
             self._announced.difference_update(item.id for item in given)
-        if given:
+            wanted = wanted - {run.id for run in self._runs if run.witnessed}  # N7
+        if given or not wanted:
             return given
         self._require_mended()
         found = super()._look(wanted, everywhere=everywhere)
@@ -210,10 +245,9 @@ class DbosEngine(DbosDesk):
         """A wait that was claimed and has not begun yet would be dropped by the loop that ends, with a complaint."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not self.lost:
-            rows = self._client.list_workflows(
-                name=WAIT, status="PENDING", executor_id=self.executor, queue_name=list(queues),
-                load_input=False, load_output=False,
-            )  # fmt: skip
+            rows = self._rows(
+                name=WAIT, status="PENDING", executor_id=self.executor, queue_name=list(queues), load_output=False
+            )
             if {row.workflow_id for row in rows} <= self.waits:
                 return
             time.sleep(_SOON)
@@ -271,7 +305,9 @@ class DbosEngine(DbosDesk):
             try:
                 with in_our_words():
                     self._watch()
-                self._refused = None
+                self._refused, self._heard = None, time.monotonic()
+            except DatabaseAway as error:  # that may be well again (N5)
+                self.said.add(error.message)
             except Exception as error:  # noqa: BLE001 (nobody else watches)
                 since, before = self._refused or (time.monotonic(), "")
                 self._refused = since, str(error)
@@ -291,7 +327,8 @@ class DbosEngine(DbosDesk):
         # What was begun again stands in line under our name.
         ours = {row.workflow_id: row.queue_name or self._own for row in rows if row.status == "PENDING"}
         for id in runs.keys() - ours.keys():
-            runs[id].over_there.set()
+            if not runs[id].witnessed:
+                runs[id].over_there.set()
         waits = {row.workflow_id for row in rows if row.name == WAIT}
         with self._ended_here:
             for id in ended - {row.workflow_id for row in rows}:
@@ -308,7 +345,7 @@ class DbosEngine(DbosDesk):
             late = [id for id, since in self._strays.items() if now - since >= self._patience(id)]
         for id in late:
             if ours[id] and not self.stopping:
-                self._client.resume_workflow(id, queue_name=ours[id])
+                self._resume(id, ours[id])
                 self._again[id] = self._again.get(id, 0) + 1
                 del self._strays[id]
 
@@ -344,8 +381,8 @@ def _regularly(name: str, seconds: float, work: Callable[[], bool]) -> Callable[
 class Run:
     """`durable.Inside`: one run of an item in this process."""
 
-    def __init__(self, engine: DbosEngine, id: str, token: int) -> None:
-        self.id, self.token = id, token
+    def __init__(self, engine: DbosEngine, id: str, token: int, *, witnessed: bool = False) -> None:
+        self.id, self.token, self.witnessed = id, token, witnessed
         self.over_there = threading.Event()
         self._engine = engine
 

@@ -7,6 +7,8 @@ Invariants
   R1  One process for each executor id: its directory is locked from before the launch until the process is gone.
   R2  A process listens to the queues that it names, and to no other.
   R3  Tables, lease and lock are there before the first item can begin, and are there until the last has come to rest.
+  R4  Closing needs the database, which may be away: then it goes on in the background, and whoever closes goes on too.
+      Lock and name are free once it is done, at the latest when the process ends.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ _POLL_SECONDS = 0.05
 _SIGNALS_SECONDS = 0.2
 _LAUNCH_WAIT = 120.0
 _SETTLE_SECONDS = 3.0
+_JOIN_SECONDS = 0.05
 # DBOS is one for each process.
 _only_one = threading.Lock()
 _EXECUTOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
@@ -62,8 +65,13 @@ def home(
     """
     names, waits = [queue.name for queue in queues], waits_of(workspace)
     with _launched(database, f"home:{workspace}", functions, [*names, waits], own=waits, grace_s=grace_s) as engine:
-        for queue in (*queues, *elsewhere, Queue(waits)):
-            _make(queue, anew=True)
+
+        def make() -> None:
+            for queue in (*queues, *elsewhere, Queue(waits)):
+                _make(queue, anew=True)
+
+        engine.on_make_queues = make
+        engine.make_queues()
         yield engine
 
 
@@ -129,7 +137,8 @@ def _launched(
     if not _EXECUTOR.fullmatch(executor):
         raise InvalidInput(f"not a name for a worker: {executor[:100]!r}")
     library()
-    with in_our_words(), ExitStack() as stack:
+    with in_our_words(), ExitStack() as unfinished:
+        stack = unfinished.enter_context(ExitStack())
         _alone_in_this_process(stack)
         _alone_with_this_name(database, executor, stack)
         pool = connect(database)
@@ -144,7 +153,34 @@ def _launched(
             stack.callback(_destroy, engine, grace_s)
             _launch(engine, pool, functions, listens)
             stack.callback(engine.settle_waits, listens, _SETTLE_SECONDS)
-        yield engine
+        begun = unfinished.pop_all()
+        try:
+            yield engine
+        finally:
+            _close(engine, begun, grace_s)
+
+
+def _close(engine: DbosEngine, begun: ExitStack, grace_s: float) -> None:
+    """R4. What fails is raised here, unless nobody waits for it any more."""
+    failed: list[BaseException] = []
+
+    def close() -> None:
+        try:
+            begun.close()
+        except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
+            failed.append(error)
+
+    closing = threading.Thread(target=close, name="closing", daemon=True)
+    closing.start()
+    deadline = time.monotonic() + grace_s + _SETTLE_SECONDS
+    while closing.is_alive():
+        closing.join(_JOIN_SECONDS)
+        if engine.at_rest:
+            deadline = min(deadline, time.monotonic() + _SETTLE_SECONDS)
+        if not engine.heard and time.monotonic() >= deadline:
+            return
+    if failed:
+        raise failed[0]
 
 
 def _alone_in_this_process(stack: ExitStack) -> None:

@@ -15,9 +15,12 @@ from holdfast.agents.protocol import Agent, Person, Watcher
 from holdfast.engine.distance import Distance
 from holdfast.engine.driver import LAND, WORK, Driver
 from holdfast.engine.durable import Database, Inside, Left, Queue, Registry
-from holdfast.engine.lane import Checkpoint, Lane, from_own_stock
+from holdfast.engine.durable_database import connect, in_our_words, patiently
+from holdfast.engine.lane import Checkpoint, Fetch, Lane, from_own_stock
 from holdfast.engine.orders import Answer, LandOrder, Order, item_id, land_order_from, order_from, packed, plan_of
+from holdfast.engine.patience import Patience, PatientItems, PatientStock
 from holdfast.engine.pipeline import Pipeline
+from holdfast.engine.proposal import Proposal
 from holdfast.engine.roadmap_file import RoadmapFile
 from holdfast.engine.roadmap_orders import RoadmapOrders, land_order_of
 from holdfast.engine.room import GO_ON, told_as_full
@@ -28,11 +31,13 @@ from holdfast.errors import Interrupted, Tampering
 from holdfast.model.agent import Happening
 from holdfast.model.canonical import Json
 from holdfast.model.configuration import Budget
+from holdfast.model.plan import Plan
 from holdfast.model.run import AgentSeen, RunRecord, RunWatcher
 from holdfast.model.task import Task
 from holdfast.settlement.runs import task_record
 from holdfast.store.large_blobs import LargeBlobs
 from holdfast.store.runs import Runs
+from holdfast.store.shared_stock import SharedStock
 
 # Ended items and shared bytes that nobody asked for since; without an end they would only grow.
 _REMEMBERED_DAYS = 30.0
@@ -64,21 +69,17 @@ class Outfit(NamedTuple):
     # In place of real work and landings, for who measures the loop alone.
     functions: Registry | None = None
 
-    def base(self, pipeline: Pipeline) -> Callable[[], str]:
-        """What an order says about the tree it is for: nothing, where all work is done here."""
-        distance = self.distance
-        return (lambda: "") if distance is None else lambda: distance.base(pipeline)
-
 
 def go(pipeline: Pipeline, run: RunRecord, outfit: Outfit) -> RunRecord:
     """Drive the run until it ends or somebody stops it; Locked when another process drives one here."""
     if not outfit.database.url:
-        return _go(pipeline, run, outfit)
-    with _distance(outfit.database, run.commit) as distance:
-        return _go(pipeline, run, outfit._replace(distance=distance, mirrored=True))
+        return _go(pipeline, run, outfit, None)
+    patience = Patience(run.id, outfit.watcher, outfit.stop)
+    with _distance(outfit.database, run.commit, patience) as distance:
+        return _go(pipeline, run, outfit._replace(distance=distance, mirrored=True), patience)
 
 
-def _go(pipeline: Pipeline, run: RunRecord, outfit: Outfit) -> RunRecord:
+def _go(pipeline: Pipeline, run: RunRecord, outfit: Outfit, patience: Patience | None) -> RunRecord:
     from holdfast.engine.durable_running import home
 
     book = TaskBook(pipeline, run, outfit.watcher)
@@ -91,23 +92,43 @@ def _go(pipeline: Pipeline, run: RunRecord, outfit: Outfit) -> RunRecord:
     functions = noted(outfit.functions or registry(outfit, run, lambda: world.left), told_here)
     with home(outfit.database, outfit.workspace, functions, here, elsewhere=elsewhere) as engine:
         engine.forget(f"{RUN_ID}-", _REMEMBERED_DAYS)  # the book knows what became of them
-        orders = RoadmapOrders(
-            run, LargeBlobs(pipeline.site.state), lambda: world.now, outfit.route, outfit.base(pipeline),
-            mirrored=outfit.mirrored, finds=outfit.distance.has if outfit.distance is not None else _no_base,
-        )  # fmt: skip
         distance = outfit.distance
-        if distance is not None:
-            world.on_said = lambda record, words: distance.heard(pipeline, plan_of(orders.order(record)), words)
-        driver = Driver(
-            book, engine, orders, world, outfit.watcher, working, overlapping=outfit.mirrored,
-            told_here=told_here if distance is not None else None,
+        afar = _Afar(pipeline, distance, patience) if distance is not None and patience is not None else None
+        if afar is not None:
+            world.on_said = lambda record, words: afar.said(plan_of(orders.order(record)), words)
+        orders = RoadmapOrders(
+            run, LargeBlobs(pipeline.site.state), lambda: world.now, outfit.route, afar.base if afar else _nowhere,
+            mirrored=outfit.mirrored, finds=afar.finds if afar else _no_base,
         )  # fmt: skip
+        driver = Driver(
+            book, engine if patience is None else PatientItems(engine, patience), orders, world, outfit.watcher,
+            working, overlapping=outfit.mirrored, told_here=told_here if distance is not None else None,
+        )  # fmt: skip
+        if patience is not None:
+            patience.tick = driver.tick
         if run.options.sync:
             trouble = world.tick_all(book)
             if trouble:
                 outfit.warn(f"the roadmap was not ticked: {trouble}")
         with told_as_full("what the run does cannot be written down", GO_ON):
             return driver.drive()
+
+
+class _Afar(NamedTuple):
+    """What the driver says to workers and hears from them, as often as it takes."""
+
+    pipeline: Pipeline
+    distance: Distance
+    patience: Patience
+
+    def base(self) -> str:
+        return self.patience.again(lambda: self.distance.base(self.pipeline))
+
+    def finds(self, base: str) -> bool:
+        return self.patience.again(lambda: self.distance.has(base))
+
+    def said(self, plan: Plan, words: str) -> None:
+        self.patience.again(lambda: self.distance.heard(self.pipeline, plan, words))
 
 
 def registry(outfit: Outfit, run: RunRecord, left: Callable[[], Budget]) -> Registry:
@@ -123,7 +144,7 @@ def registry(outfit: Outfit, run: RunRecord, left: Callable[[], Budget]) -> Regi
         return see
 
     bench = Workbench(outfit.ground, outfit.agents, watched, outfit.person, left)
-    lane = Lane(outfit.opened, outfit.checkpoint, outfit.distance.fetch if outfit.distance else from_own_stock)
+    lane = Lane(outfit.opened, outfit.checkpoint, _fetching(outfit.distance) if outfit.distance else from_own_stock)
 
     def work(inside: Inside, argument: Json) -> Json:
         return packed(worked(bench, inside, argument))
@@ -136,6 +157,15 @@ def registry(outfit: Outfit, run: RunRecord, left: Callable[[], Budget]) -> Regi
             return packed(lane.land(order))
 
     return {WORK: work, LAND: land}
+
+
+def _fetching(distance: Distance) -> Fetch:
+    """A landing waits for a database that is away, before anything of it has begun."""
+
+    def fetch(pipeline: Pipeline, name: str, plan: Plan) -> Proposal:
+        return patiently(lambda: distance.fetch(pipeline, name, plan))
+
+    return fetch
 
 
 def noted(functions: Registry, told_here: dict[str, Json]) -> Registry:
@@ -168,9 +198,7 @@ def worked(bench: Workbench, inside: Inside, argument: Json) -> Answer:
 
 
 @contextmanager
-def _distance(database: Database, commit: str) -> Iterator[Distance]:
-    from holdfast.engine.durable_database import connect, in_our_words
-    from holdfast.store.shared_stock import SharedStock
+def _distance(database: Database, commit: str, patience: Patience) -> Iterator[Distance]:
 
     pool = connect(database)
     try:
@@ -178,9 +206,14 @@ def _distance(database: Database, commit: str) -> Iterator[Distance]:
         with in_our_words():
             stock.create()
             stock.forget(_REMEMBERED_DAYS)
-        yield Distance(stock, commit)
+        yield Distance(PatientStock(stock, patience), commit)
     finally:
         pool.dispose()
+
+
+def _nowhere() -> str:
+    """Where all work is done here, an order says nothing about the tree it is for."""
+    return ""
 
 
 def _no_base(base: str) -> bool:

@@ -7,19 +7,24 @@
 Invariants
   Q1  A mirror is brought up to date while nobody lands, so it is a tree that stood, never half of a landing.
   Q2  What comes of work over a mirror is carried by digest: bytes, logs, transcripts, and what the agent said.
+  Q3  On another machine the database that holds the stock is waited for, before the work and after it: what an agent
+      made is kept until it can be sent.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
+from holdfast.engine.durable_database import patiently
 from holdfast.engine.orders import Order
 from holdfast.engine.pipeline import Pipeline
-from holdfast.errors import Locked
+from holdfast.errors import Blocked, Locked
 from holdfast.store.large_blobs import LargeBlobs, Stock, carry
+from holdfast.workspace.borrowed import has_commit
 from holdfast.workspace.manifest import manifest_of, unpacked_manifest
 from holdfast.workspace.mirror import Mirror
 from holdfast.workspace.origins import FromGit, FromStock, FromWorkspace, Origin
@@ -27,6 +32,8 @@ from holdfast.workspace.origins import FromGit, FromStock, FromWorkspace, Origin
 Opening = Callable[[str], AbstractContextManager[Pipeline]]
 FOLDER = "mirrors"
 _MOST = 256
+# Q3. Longer than a driver waits, which finds the work when it goes on.
+_PATIENCE_S = 3_600.0
 
 
 class Place(NamedTuple):
@@ -42,9 +49,10 @@ class Place(NamedTuple):
     def carry(self, digests: Iterable[str]) -> None:
         """Bring these bytes to where they are wanted, durable (Q2)."""
         if self.stock is not None:
-            carry(digests, LargeBlobs(self.pipeline.site.state), self.stock)
-            if isinstance(self.stock, LargeBlobs):
-                self.stock.make_durable()
+            named, stock, own = tuple(digests), self.stock, LargeBlobs(self.pipeline.site.state)
+            patiently(lambda: carry(named, own, stock), _PATIENCE_S)
+            if isinstance(stock, LargeBlobs):
+                stock.make_durable()
 
 
 class Grounds:
@@ -82,20 +90,38 @@ class DistantGrounds:
 
     def __init__(self, folder: str, repository: str, stock: Stock, opening: Opening) -> None:
         self._folder, self._repository, self._stock, self._opening = folder, repository, stock, opening
+        # A commit that an order needed and the clone does not have.
+        self.lacks = ""
 
     @contextmanager
     def __call__(self, order: Order) -> Iterator[Place]:
         owner = os.geteuid(), os.getegid()
-        base = unpacked_manifest(b"".join(self._stock.pieces(order.base))).owned_by(*owner)
+        data = patiently(lambda: b"".join(self._stock.pieces(order.base)), _PATIENCE_S)
+        base = unpacked_manifest(data).owned_by(*owner)
+        self._require_commit(base.commit)
         origins: list[Origin] = [FromStock(self._stock)]
         if self._repository:
             origins.append(FromGit(self._repository, dict(base.names)))
         with _free(self._folder) as mirror:
-            mirror.bring_to(base, *origins)
+            patiently(lambda: mirror.bring_to(base, *origins), _PATIENCE_S)
             if self._repository and base.commit:
                 mirror.borrow_git(base, self._repository, base.commit)
             with self._opening(mirror.path) as pipeline:
                 yield Place(pipeline, self._stock, None, owner)
+
+    def _require_commit(self, commit: str) -> None:
+        if self._repository and commit and not has_commit(self._repository, commit):
+            self.lacks = commit
+        self.require_clone()
+
+    def require_clone(self) -> None:
+        """Blocked where the clone lacks the commit that was asked for last; it may have been fetched since."""
+        if self.lacks and not has_commit(self._repository, self.lacks):
+            raise Blocked(
+                f"its clone lacks the commit {self.lacks[:12]}, with which the run began",
+                hint=f"Run there: git -C {shlex.quote(self._repository)} fetch --all",
+            )
+        self.lacks = ""
 
 
 def _free(folder: str) -> Mirror:

@@ -44,6 +44,7 @@ from holdfast.engine.simulator import Simulated
 from holdfast.errors import (
     ApprovalNeeded,
     Conflict,
+    DatabaseAway,
     Denied,
     HoldfastError,
     Interrupted,
@@ -93,7 +94,7 @@ class Lane:
             plan = plan_of(order.order)
             try:
                 answer = landed_as(pipeline, plan) or self._landed(pipeline, order, plan)
-            except (Interrupted, Locked):
+            except (Interrupted, Locked, DatabaseAway):
                 raise
             except ApprovalNeeded as error:
                 return Asked(order.simulation, error.message)  # another answer may still come to the same

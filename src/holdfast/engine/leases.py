@@ -12,23 +12,24 @@ Invariants
       where the kernel's lock (see `durable_dbos`) already says that the first is dead.
   L4  A token only grows. An item nobody was given up with has token 1 and no row: the usual road costs no write.
   L5  A new token is durable before the item is put back in line. Killed in between, the old worker's result is stale.
-  L6  A database that was away makes everybody look silent. So only a second look, a beat later, gives anybody up.
+  L6  A database that was away makes everybody look silent. So only a second look gives anybody up, a third of its lease
+      later: a lease lasts for three beats at least, so that who lives has beaten meanwhile.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.engine.durable import Lease
-from holdfast.engine.durable_database import is_away, trouble
-from holdfast.errors import Blocked, Locked
+from holdfast.engine.durable_database import patiently
+from holdfast.errors import Locked
+from holdfast.store.shared_stock import NOW_MS, make_tables
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-_PATIENCE_SECONDS = 300.0
 _CHUNK = 500
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS {}workers(
@@ -36,11 +37,6 @@ _SCHEMA = (
          lease_ms BIGINT NOT NULL, given_up INTEGER NOT NULL DEFAULT 0)""",
     "CREATE TABLE IF NOT EXISTS {}tokens(item TEXT PRIMARY KEY, token BIGINT NOT NULL)",
 )
-_NOW = {
-    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
-    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
-}
-_T = TypeVar("_T")
 
 
 class WorkerRow(NamedTuple):
@@ -65,16 +61,15 @@ class Leases:
         self._engine = engine
         postgresql = engine.dialect.name == "postgresql"
         self._prefix = "holdfast." if postgresql else "holdfast_"
-        self._now = _NOW[engine.dialect.name]
+        self._now = NOW_MS[engine.dialect.name]
         # First time that a worker's lease was seen to be over, by name and life (L6).
         self._suspects: dict[tuple[str, str], float] = {}
 
     def create(self) -> None:
-        """Make the tables; whoever launches does, under the lock around launching."""
-        if self._engine.dialect.name == "postgresql":
-            self._run("CREATE SCHEMA IF NOT EXISTS holdfast")
-        for statement in _SCHEMA:
-            self._run(statement.format(self._prefix))
+        """Make the tables; whoever launches does, under the lock around launching, which is one of this machine."""
+        schema = ["CREATE SCHEMA IF NOT EXISTS holdfast"] if self._engine.dialect.name == "postgresql" else []
+        statements = [*schema, *(statement.format(self._prefix) for statement in _SCHEMA)]
+        patiently(lambda: make_tables(self._engine, statements))
 
     # ── a worker's side ──
 
@@ -114,14 +109,14 @@ class Leases:
         )
         return tuple(WorkerRow(name, life, host, ms, lease, bool(gone)) for name, life, host, ms, lease, gone in rows)
 
-    def give_up_the_silent(self, beat_s: float) -> tuple[str, ...]:
+    def give_up_the_silent(self) -> tuple[str, ...]:
         """Names of all workers that are given up, those of this look included (L6)."""
         now, found = time.monotonic(), self.workers()
-        over = {(row.name, row.life) for row in found if row.over and not row.given_up}
+        over = {(row.name, row.life): row.lease_ms / 3_000 for row in found if row.over and not row.given_up}
         self._suspects = {who: self._suspects.get(who, now) for who in over}
         gone = {row.name for row in found if row.given_up}
         for (name, life), since in self._suspects.items():
-            if now - since >= beat_s and self._give_up(name, life):
+            if now - since >= over[name, life] and self._give_up(name, life):
                 gone.add(name)
         return tuple(sorted(gone))
 
@@ -179,21 +174,3 @@ class Leases:
                 return [tuple(row) for row in connection.execute(text(statement), values)]
 
         return patiently(once)
-
-
-def patiently(work: Callable[[], _T], seconds: float = _PATIENCE_SECONDS) -> _T:
-    """Do it; while the database is away or busy, wait and do it again. What it does must bear to be done twice.
-
-    Blocked after that time, and at once where waiting does not help: a full disk.
-    """
-    from sqlalchemy.exc import InterfaceError, OperationalError
-
-    deadline, pause = time.monotonic() + seconds, 0.05
-    while True:
-        try:
-            return work()
-        except (OperationalError, InterfaceError) as error:
-            if time.monotonic() >= deadline or not is_away(error):
-                raise Blocked(trouble(error)) from None
-            time.sleep(pause)
-            pause = min(pause * 2, 2.0)

@@ -1,6 +1,6 @@
 """What the driver sends to whoever works and to whoever lands, and what comes back: the wire of the durable engine.
 
-    Order ──work──▶ Worked | Unworked       LandOrder ──landing──▶ Landed | Asked | Unlanded
+    Order ──work──▶ Worked | Unworked | Returned       LandOrder ──landing──▶ Landed | Asked | Unlanded
 
 Everything is JSON with a version, because an engine may hand it over after a restart, to another release or machine.
 An answer that does not read as one of these, field by field, is refused, never guessed at: it may be a worker's.
@@ -94,6 +94,13 @@ class Unworked(NamedTuple):
     kind: Literal["unworked"] = "unworked"
 
 
+class Returned(NamedTuple):
+    """The machine that took the order could not work on it, for a reason of its own: nobody tried anything."""
+
+    because: str
+    kind: Literal["returned"] = "returned"
+
+
 class LandOrder(NamedTuple):
     """Land this proposal; `turn` tells one try at landing from the next, as after an approval."""
 
@@ -150,13 +157,15 @@ class Unlanded(NamedTuple):
 
 
 Answer: TypeAlias = Worked | Unworked
+WorkAnswer: TypeAlias = Worked | Unworked | Returned
 LandAnswer: TypeAlias = Landed | Asked | Unlanded
 _KINDS: dict[str, type[tuple[Any, ...]]] = {
-    "worked": Worked, "unworked": Unworked, "landed": Landed, "asked": Asked, "unlanded": Unlanded,
+    "worked": Worked, "unworked": Unworked, "returned": Returned, "landed": Landed, "asked": Asked,
+    "unlanded": Unlanded,
 }  # fmt: skip
 
 
-def packed(item: Order | LandOrder | Answer | LandAnswer) -> dict[str, Json]:
+def packed(item: Order | LandOrder | WorkAnswer | LandAnswer) -> dict[str, Json]:
     named = {**item._asdict(), "version": VERSION}
     if isinstance(item, (Worked, Unworked)):
         named["usage"] = item.usage._asdict()
@@ -177,7 +186,7 @@ def land_order_from(document: Mapping[str, Json]) -> LandOrder:
     return _read(LandOrder, {**document, "order": order_from(inner)})
 
 
-def answer_from(document: Mapping[str, Json]) -> Answer | LandAnswer:
+def answer_from(document: Mapping[str, Json]) -> WorkAnswer | LandAnswer:
     kind = _KINDS.get(str(document.get("kind")))
     if kind is None:
         raise Tampering(f"the engine returned a {document.get('kind')!r}, which is no answer")
@@ -187,7 +196,7 @@ def answer_from(document: Mapping[str, Json]) -> Answer | LandAnswer:
     return found  # type: ignore[return-value]
 
 
-def answer_of(item: Item, *, landing: bool) -> Answer | LandAnswer | str:
+def answer_of(item: Item, *, landing: bool) -> WorkAnswer | LandAnswer | str:
     """What an item that ended says, if that answers what was asked; otherwise what is wrong with it, fit to be told."""
     if item.state != "done":
         return masked(item.failure.message if item.failure is not None else f"the engine says {item.state}")
@@ -195,7 +204,7 @@ def answer_of(item: Item, *, landing: bool) -> Answer | LandAnswer | str:
         answer = answer_from(item.value if isinstance(item.value, dict) else {})
     except Tampering as error:
         return masked(error.message)
-    fitting = isinstance(answer, (Landed, Asked, Unlanded) if landing else (Worked, Unworked))
+    fitting = isinstance(answer, (Landed, Asked, Unlanded) if landing else (Worked, Unworked, Returned))
     return answer if fitting else f"{answer.kind!r} is no answer to what was asked"
 
 

@@ -4,6 +4,7 @@
                         Landed      ──▶ COMPLETED, with those that its order asked for; or the next part
                         Asked       ──▶ NEEDS_REVIEW
                         Unworked, its agent was not asked ──▶ PENDING, for a while
+                        Returned, the machine was not fit ──▶ as it was before it was begun
                         no room on the disk ──▶ as it was before it was begun, and the run stops
                         Unworked, Unlanded, anything else ──▶ what the rules make of a failure
 
@@ -13,15 +14,27 @@ D2, D3 and D4 of `driver` are kept here.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from holdfast.engine.breaker import TUNING
 from holdfast.engine.driving import Rules, World
 from holdfast.engine.durable import Failure, Item
-from holdfast.engine.orders import Answer, Asked, LandAnswer, Landed, Unlanded, Unworked, Worked, answer_of
+from holdfast.engine.orders import (
+    Answer,
+    Asked,
+    LandAnswer,
+    Landed,
+    Returned,
+    Unlanded,
+    Unworked,
+    WorkAnswer,
+    Worked,
+    answer_of,
+)
 from holdfast.engine.room import STOPPED_BECAUSE
 from holdfast.engine.taskbook import TaskBook
-from holdfast.errors import DiskFull, HoldfastError, Interrupted, InvalidInput, Locked, Tampering
+from holdfast.errors import DatabaseAway, DiskFull, HoldfastError, Interrupted, InvalidInput, Locked, Tampering
 from holdfast.gates.secrets import masked
 from holdfast.model.agent import Escalated
 from holdfast.model.canonical import Json
@@ -30,13 +43,19 @@ from holdfast.model.task import MOVES, TaskRecord
 
 _MS = 1_000_000
 _LAND_TRIES = 3
+# How often the shared database may call a landing done that nobody here knows of.
+_MOST_DISBELIEVED = 3
 # With the pauses of a breaker this is about an hour: an outage passes, and what does not is for a person.
 _MOST_LEFT_ALONE = 8
 _OTHERS_FIRST_MS = 3_000
+# What machines give back waits for nobody at first, then up to a minute; all together about half an hour.
+_AT_ONCE, _MOST_RETURNED, _LONGEST_RETURN_MS = 3, 35, 60_000
+_MOST_SAID = 500
 # How long somebody elsewhere is given to make room.
 _ROOM_MS = 60_000
-# Somebody else held the workspace, or wanted an end: that says nothing about the work, and is no attempt.
-_NOT_ITS_FAULT = (Locked.code, Interrupted.code)
+# Somebody else held the workspace or wanted an end, or the database was away: that says nothing about the work, and is
+# no attempt.
+_NOT_ITS_FAULT = (Locked.code, Interrupted.code, DatabaseAway.code)
 # What nobody foresaw is a defect of ours, and no word on the work or its agent.
 _UNFORESEEN, _OUR_OWN = HoldfastError.code, "Holdfast itself failed, and not the agent"
 
@@ -59,26 +78,46 @@ class Outcomes:
         self.no_room = ""
         # Why the run stops here: a person asked to be shown each task that landed.
         self.stopped = ""
+        # How often a task was given back, since it was last worked on.
+        self._returned: Counter[str] = Counter()
+        # How often a landing of a task was called done by somebody else, since it last ended here.
+        self._disbelieved: Counter[str] = Counter()
 
     def taken_in(self, record: TaskRecord, item: Item) -> None:
         if record.landing and item.state == "done" and not self._is_ours(item):
-            self._land(record._replace(because="nobody here knows how it ended"))
+            self._disbelieve(record)
             return
         if item.failure is not None and item.failure.code == DiskFull.code:
             self._without_room(record, item.failure)
             return
+        if record.landing:
+            self._disbelieved.pop(record.task, None)
         answer = self._answer(record, item)
         if isinstance(answer, Landed) and self._world.taken_back(answer.execution):
             self._land(record._replace(because="what it landed was taken back"))  # landing it finds that out (D4)
+        elif isinstance(answer, Returned):
+            self._take_back(record, answer, item.worker)
         elif not isinstance(answer, str):
             self._take(record._replace(landing=False), answer)
         elif record.landing:
-            self._land_again(record, answer)
+            away = item.failure is not None and item.failure.code == DatabaseAway.code
+            self._land_again(record, answer, away=away)
         elif item.state == "cancelled" or (item.failure is not None and item.failure.code in _NOT_ITS_FAULT):
             self._book.move(record._replace(state="PENDING", because=answer or "it was cancelled"))
         else:
             why = f"{_OUR_OWN}: {answer}" if item.failure is not None and item.failure.code == _UNFORESEEN else answer
             self.failed(record, Unworked("environment", why, answer, final=item.state == "done"))
+
+    def _disbelieve(self, record: TaskRecord) -> None:
+        """Once is what a kill leaves behind: landing it again finds out. Somebody who does it every time gets a person
+        to look, and no landing after the other without end."""
+        self._disbelieved[record.task] += 1
+        because = "the shared database says that it ended, and nobody here knows how"
+        if self._disbelieved[record.task] < _MOST_DISBELIEVED:
+            self._land(record._replace(because=because))
+        else:
+            del self._disbelieved[record.task]
+            self._book.move(record._replace(state="NEEDS_REVIEW", because=f"cannot be landed: {because}"))
 
     def _without_room(self, record: TaskRecord, failure: Failure) -> None:
         """Nobody's failure, and no attempt (Z2 of `room`): begun again once there is room, and a landing too, which
@@ -97,7 +136,7 @@ class Outcomes:
         """Others can write to a shared database: how a landing ended is believed only as this process told it (D4)."""
         return self._told_here is None or self._told_here.get(item.id) == item.value
 
-    def _answer(self, record: TaskRecord, item: Item) -> Answer | LandAnswer | str:
+    def _answer(self, record: TaskRecord, item: Item) -> WorkAnswer | LandAnswer | str:
         answer = answer_of(item, landing=record.landing)
         try:
             if isinstance(answer, Unworked):
@@ -106,9 +145,10 @@ class Outcomes:
             return masked(error.message)
         return answer
 
-    def _land_again(self, record: TaskRecord, why: str) -> None:
-        """It is not known how far it came, and landing finds out: it is begun again, and not for ever (D3)."""
-        if record.turn % _LAND_TRIES:
+    def _land_again(self, record: TaskRecord, why: str, *, away: bool) -> None:
+        """It is not known how far it came, and landing finds out: it is begun again, and not for ever (D3). Where the
+        database is away, the driver ends that."""
+        if record.turn % _LAND_TRIES or away:
             self._land(record._replace(because=why))
         else:
             self._book.move(record._replace(state="NEEDS_REVIEW", because=f"cannot be landed: {why}"))
@@ -116,6 +156,7 @@ class Outcomes:
     def _take(self, record: TaskRecord, answer: Answer | LandAnswer) -> None:
         match answer:
             case Worked():
+                self._returned.pop(record.task, None)
                 usage = record.usage.plus(answer.usage)
                 self._book.move(
                     record._replace(
@@ -152,6 +193,22 @@ class Outcomes:
         agent = "" if self._book.run.options.agent == AUTO else record.agent
         self._book.move(again._replace(agent=agent, left_alone=record.left_alone + 1, because=answer.because))
         self._book.tell(AgentSeen(record.run, record.task, Escalated(answer.because)))
+
+    def _take_back(self, record: TaskRecord, answer: Returned, worker: str) -> None:
+        """A fault of a machine is no word on the task, and no attempt: somebody else may take it at once. Where one
+        machine after the other gives it back, it waits longer each time, and at last for a person."""
+        self._returned[record.task] += 1
+        times = self._returned[record.task]
+        because = masked(f"{worker} gave it back: {answer.because}")[:_MOST_SAID]
+        if times > _MOST_RETURNED:
+            del self._returned[record.task]
+            self.failed(record, Unworked("environment", because, because, record.agent, final=True))
+            return
+        pause_ms = min(1_000 << max(0, times - _AT_ONCE), _LONGEST_RETURN_MS) if times > _AT_ONCE else 0
+        until = time.time_ns() + pause_ms * _MS if pause_ms else 0
+        again = record._replace(state="PENDING", attempt=record.attempt - 1, wait_until_ns=until, because=because)
+        self._book.move(again)
+        self._book.tell(AgentSeen(record.run, record.task, Escalated(because)))
 
     def landed(self, record: TaskRecord, answer: Landed) -> None:
         done = record._replace(

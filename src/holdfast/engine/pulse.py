@@ -42,6 +42,11 @@ class Pulse(NamedTuple):
     usage: Usage = Usage()
     worked_ms: int = 0
     lost: int = 0
+    # Begun, and nobody is at work at it.
+    waiting: int = 0
+    # Since when its database is away, and until when it is waited for; 0 while it answers.
+    away_ns: int = 0
+    away_until_ns: int = 0
 
     def life(self, now_ns: int) -> Life:
         """P2. A clock that was set back makes nobody silent."""

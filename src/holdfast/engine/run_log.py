@@ -31,7 +31,16 @@ from holdfast.engine.pulse import FILE as HEARTBEAT
 from holdfast.engine.pulse import Pulse, write_pulse
 from holdfast.gates.secrets import masked
 from holdfast.model.check import masked_words
-from holdfast.model.run import AgentSeen, Heartbeat, RunEvent, RunFinished, RunRecord, RunStarted
+from holdfast.model.run import (
+    AgentSeen,
+    DatabaseBack,
+    DatabaseGone,
+    Heartbeat,
+    RunEvent,
+    RunFinished,
+    RunRecord,
+    RunStarted,
+)
 from holdfast.model.task import Roadmap, TaskRecord
 from holdfast.sandbox.daemon import Identity, identity_of
 from holdfast.store.exports import RESULTS, Exports, safe_name
@@ -74,7 +83,7 @@ class RunLog:
                 self._append(executor_log(self._state), event)
             if task := task_of(event):
                 self._append(task_log(self._state, task), event)
-            if isinstance(event, (RunStarted, Heartbeat, RunFinished)):
+            if isinstance(event, (RunStarted, Heartbeat, DatabaseGone, DatabaseBack, RunFinished)):
                 self._beat(event)
                 self._export()
             if isinstance(event, RunFinished):
@@ -99,7 +108,7 @@ class RunLog:
             self._gaps[log.path] += 1
             self.lost += 1
 
-    def _beat(self, event: RunStarted | Heartbeat | RunFinished) -> None:
+    def _beat(self, event: RunStarted | Heartbeat | DatabaseGone | DatabaseBack | RunFinished) -> None:
         now = self._clock()
         pulse = self._pulse
         if pulse is None or pulse.run != event.run or isinstance(event, RunStarted):
@@ -107,10 +116,17 @@ class RunLog:
         match event:
             case Heartbeat():
                 pulse = pulse._replace(
-                    running=event.running, landed=event.landed, usage=event.usage, worked_ms=event.worked_ms
-                )
+                    running=event.running, landed=event.landed, usage=event.usage, worked_ms=event.worked_ms,
+                    waiting=event.waiting,
+                )  # fmt: skip
+            case DatabaseGone():
+                pulse = pulse._replace(away_ns=event.since_ns, away_until_ns=event.until_ns)
+            case DatabaseBack():
+                pulse = pulse._replace(away_ns=0, away_until_ns=0)
             case RunFinished():
-                pulse = pulse._replace(state=event.state, running=0, usage=event.usage)
+                pulse = pulse._replace(
+                    state=event.state, running=0, waiting=0, usage=event.usage, away_ns=0, away_until_ns=0
+                )
         self._pulse = pulse = pulse._replace(at_ns=now, lost=self.lost)
         self._written(HEARTBEAT, lambda: write_pulse(self._state, pulse))
 

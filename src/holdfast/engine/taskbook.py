@@ -55,6 +55,10 @@ class TaskBook:
             self.usage = self.usage.plus(record.usage)
             self.begun += record.attempt > 0
 
+    def as_written(self) -> TaskBook:
+        """The book as the ledger has it: for who stops in the middle of `together`, whose moves were never made."""
+        return TaskBook(self._pipeline, self.run, self._watcher)
+
     @property
     def uncounted_ms(self) -> int:
         """How long a sitting worked that was killed, as far as its moves tell; moves by hand lead to PENDING."""

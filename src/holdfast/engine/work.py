@@ -7,6 +7,8 @@ Invariants
   V2  Whatever happens is an answer, as long as it is about the work; only what is ours (Interrupted, a lost engine,
       no room on the disk) is raised, so that the engine tries it again later.
   V3  The evidence is what was measured last: bounded, masked, for the agent of the next attempt.
+  V4  On another machine, what that machine lacks (a key, a clone, an agent, room, a sandbox) is no answer: Unfit is
+      raised, and the order is given back as it came.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from contextlib import AbstractContextManager
 
 from holdfast.agents.protocol import Agent as AgentProgram
 from holdfast.agents.protocol import Person, Watcher
+from holdfast.agents.readiness import readiness
+from holdfast.agents.registry import agent_named
 from holdfast.engine.grounds import Place
 from holdfast.engine.hiring import hire
 from holdfast.engine.measuring import MOST_EVIDENCE
@@ -28,10 +32,21 @@ from holdfast.engine.proposal import name_of, packed, propose
 from holdfast.engine.resuming import kept_with
 from holdfast.engine.room import is_full
 from holdfast.engine.simulator import Hire
-from holdfast.errors import AgentFailed, HoldfastError, Interrupted, Locked
+from holdfast.errors import (
+    AgentFailed,
+    DatabaseAway,
+    HoldfastError,
+    Interrupted,
+    InvalidInput,
+    Locked,
+    NotAWorkspace,
+    SandboxUnavailable,
+    Tampering,
+    Unsupported,
+)
 from holdfast.gates.secrets import masked
 from holdfast.model.agent import Delegation, Said, Usage
-from holdfast.model.configuration import Budget
+from holdfast.model.configuration import Budget, Settings
 from holdfast.model.plan import Agent, Plan
 from holdfast.planning.recovery import diagnosis_of, seen_in
 from holdfast.settlement.delegated import delegation_body, transcripts_of
@@ -48,8 +63,22 @@ _ASK_FOR_PLAN = (
 )
 
 
+# What these say, they say of the machine that they are raised on.
+_OF_THE_MACHINE = (SandboxUnavailable, Tampering, Unsupported, NotAWorkspace)
+
+
+class Unfit(Exception):
+    """V4. No HoldfastError, so that nobody takes it for an end of the work."""
+
+    def __init__(self, error: HoldfastError | OSError) -> None:
+        told = error.message if isinstance(error, HoldfastError) else error.strerror or str(error)
+        super().__init__(masked(told))
+        self.error = error
+        self.message, self.hint = masked(told), error.hint if isinstance(error, HoldfastError) else ""
+
+
 class Workbench:
-    """Works on orders, several at once in as many threads."""
+    """Works on orders, several at once in as many threads. `elsewhere`: on a machine without the workspace (V4)."""
 
     def __init__(
         self,
@@ -58,8 +87,11 @@ class Workbench:
         watch: Callable[[Order], Watcher],
         person: Person | None = None,
         left: Callable[[], Budget] = Budget,
+        *,
+        elsewhere: bool = False,
     ) -> None:
         self._ground, self._agents, self._watch, self._person, self._left = ground, agents, watch, person, left
+        self._elsewhere = elsewhere
 
     def work(self, order: Order, stop: Callable[[], bool] = bool) -> Answer:
         """`stop` says that nobody waits for it any more: Interrupted, and the agent is gone."""
@@ -68,12 +100,18 @@ class Workbench:
         try:
             with self._ground(order) as place:
                 answer = self._tried(place, order, heard, stop)
-        except (Interrupted, Locked):
+        except (Interrupted, Locked, DatabaseAway):
             raise
         except HoldfastError as error:
+            if self._elsewhere:
+                raise Unfit(error) from error  # it has nothing to work over
             if is_full(error):
                 raise
             answer = _failed(order, heard, error)
+        except OSError as error:
+            if self._elsewhere:
+                raise Unfit(error) from error
+            raise
         took = (time.monotonic_ns() - began) // 1_000_000
         return answer._replace(usage=_usage(heard), duration_ms=took)
 
@@ -81,9 +119,11 @@ class Workbench:
         answer: Answer
         try:
             answer = self._worked(place, order, heard, stop)
-        except (Interrupted, Locked):
+        except (Interrupted, Locked, DatabaseAway):
             raise
         except HoldfastError as error:
+            if self._elsewhere and (isinstance(error, _OF_THE_MACHINE) or is_full(error)):
+                raise Unfit(error) from error
             if is_full(error):
                 raise
             answer = _failed(order, heard, error)
@@ -105,6 +145,8 @@ class Workbench:
 
     def _worked(self, place: Place, order: Order, heard: list[Delegation], stop: Callable[[], bool]) -> Answer:
         pipeline, plan = place.pipeline, plan_of(order)
+        if self._elsewhere and order.agent not in self._agents:
+            require_agent(order.agent, pipeline.governance.settings())
         watcher, left = self._watch(order), self._left()
 
         def hired(context: str = "") -> Hire:
@@ -141,6 +183,16 @@ def _planned(pipeline: Pipeline, order: Order, hired: Hire) -> str:
     found = written_file(pipeline.site, simulated, PLAN_FILE, _MOST_PLAN)[:_MOST_PLAN].decode("utf-8", "replace")
     Dossiers(pipeline.site.state, "simulations").remove(simulated.report.id)
     return f"Your plan for this task, which you wrote before:\n{masked(found).strip()}"
+
+
+def require_agent(name: str, settings: Settings) -> None:
+    """Unsupported where this machine cannot give it work."""
+    try:
+        health = readiness(agent_named(name, settings), settings).health
+    except InvalidInput as error:
+        raise Unsupported(error.message, hint=error.hint) from error
+    if not health.usable:
+        raise Unsupported(f"{name} cannot be given work there: {health.why_not}", hint=health.hint)
 
 
 def _failed(order: Order, heard: Sequence[Delegation], error: HoldfastError) -> Unworked:

@@ -158,12 +158,32 @@ class AgentSeen(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
+    """`running`: at work, or landing."""
+
     run: str
     running: int
     landed: int
     usage: Usage
     worked_ms: int
+    # Begun, and nobody is at work at it: in line for a worker, or good work that waits to land.
+    waiting: int = 0
     event: Literal["HEARTBEAT"] = "HEARTBEAT"
+
+
+class DatabaseGone(NamedTuple):
+    """The database that machines share does not answer. It is waited for until then; work goes on meanwhile."""
+
+    run: str
+    since_ns: int
+    until_ns: int
+    because: str
+    event: Literal["DATABASE_AWAY"] = "DATABASE_AWAY"
+
+
+class DatabaseBack(NamedTuple):
+    run: str
+    away_ms: int
+    event: Literal["DATABASE_BACK"] = "DATABASE_BACK"
 
 
 class RunFinished(NamedTuple):
@@ -179,10 +199,19 @@ class RunFinished(NamedTuple):
 
 
 RunEvent: TypeAlias = (
-    RunStarted | TaskStarted | TaskMoved | TaskCompleted | TaskFailed | AgentSeen | Heartbeat | RunFinished
+    RunStarted
+    | TaskStarted
+    | TaskMoved
+    | TaskCompleted
+    | TaskFailed
+    | AgentSeen
+    | Heartbeat
+    | DatabaseGone
+    | DatabaseBack
+    | RunFinished
 )
 RunWatcher: TypeAlias = Callable[[RunEvent], None]
 EVENTS: tuple[str, ...] = (
     "EXECUTION_STARTED", "TASK_STARTED", "TASK_STATE", "TASK_COMPLETED", "TASK_FAILED", "AGENT", "HEARTBEAT",
-    "EXECUTION_FINISHED",
+    "DATABASE_AWAY", "DATABASE_BACK", "EXECUTION_FINISHED",
 )  # fmt: skip

@@ -129,6 +129,7 @@ CODES: dict[str, _Row] = {
     "blocked": _Row(None, _GATE),
     "sandbox_unavailable": _Row("environment"),
     "disk_full": _Row("environment", "there must be room on the disk first"),
+    "database_away": _Row("environment"),
     "verification_failed": _Row(None, otherwise="test"),
     "needs_human": _Row("environment", _DAMAGE),
     "conflict": _Row("conflict"),

@@ -5,14 +5,15 @@ Invariants
   Z4  A digest is there only when all of its pieces are: they are written in one transaction.
   Z5  Nothing stands in memory as a whole; a piece is a mebibyte, and only the last one is less. So the rows of a digest
       are the same whoever writes them, and two who bring it at once cannot mix theirs.
-  Z6  What nobody brought or asked for in a long time can be forgotten: whoever needs it brings it again.
+  Z6  What nobody brought or asked for in a long time can be forgotten: whoever needs it brings it again. How long that
+      is, the database's clock says: those of the machines may be wrong.
+  Z7  Tables are made by one process at a time: two that make the same one at once would fail, `IF NOT EXISTS` or not.
 
 Whoever can write to the database can take bytes away, and never change what a digest names.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +28,28 @@ if TYPE_CHECKING:
 PIECE = 1 << 20
 _DAY_MS = 86_400_000
 _TABLE = "holdfast_blobs"
+# Milliseconds since 1970 as the database tells them, by its dialect.
+NOW_MS = {
+    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+}
+# A number that nobody else is likely to lock: "holdfast" in ASCII.
+_MAKING = 0x686F6C6466617374
 _SCHEMA = (
     f"CREATE TABLE IF NOT EXISTS {_TABLE}(digest TEXT NOT NULL, piece INTEGER NOT NULL, data {{bytes}} NOT NULL, "
     "last BOOLEAN NOT NULL, brought_ms BIGINT NOT NULL, PRIMARY KEY(digest, piece))"
 )
+
+
+def make_tables(pool: sa.Engine, statements: Iterable[str]) -> None:
+    """All of them, or none (Z7)."""
+    import sqlalchemy as sa
+
+    with pool.begin() as connection:
+        if pool.dialect.name == "postgresql":
+            connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_MAKING})"))
+        for statement in statements:
+            connection.execute(sa.text(statement))
 
 
 class SharedStock:
@@ -38,19 +57,20 @@ class SharedStock:
 
     def __init__(self, pool: sa.Engine) -> None:
         self._pool = pool
+        self._now = NOW_MS[pool.dialect.name]
 
     def create(self) -> None:
         kind = "BLOB" if self._pool.dialect.name == "sqlite" else "BYTEA"
-        self._run(_SCHEMA.format(bytes=kind))
+        make_tables(self._pool, [_SCHEMA.format(bytes=kind)])
 
     def has(self, digest: str) -> bool:
         """Whoever asks needs it, so it stays for a while (Z6)."""
         found = self._run(
-            f"SELECT brought_ms FROM {_TABLE} WHERE digest=:digest AND last", digest=checked_digest(digest)
+            f"SELECT {self._now} - brought_ms FROM {_TABLE} WHERE digest=:digest AND last",
+            digest=checked_digest(digest),
         )
-        now = _now_ms()
-        if found and found[0][0] < now - _DAY_MS:
-            self._run(f"UPDATE {_TABLE} SET brought_ms=:now WHERE digest=:digest", now=now, digest=digest)
+        if found and found[0][0] > _DAY_MS:
+            self._run(f"UPDATE {_TABLE} SET brought_ms={self._now} WHERE digest=:digest", digest=digest)
         return bool(found)
 
     def pieces(self, digest: str) -> Iterator[bytes]:
@@ -78,23 +98,23 @@ class SharedStock:
 
         if self.has(digest):
             return
-        hasher, now = blake3(), _now_ms()
+        hasher = blake3()
         statement = sa.text(
-            f"INSERT INTO {_TABLE}(digest, piece, data, last, brought_ms) VALUES(:digest, :piece, :data, :last, :now) "
-            "ON CONFLICT(digest, piece) DO NOTHING"
+            f"INSERT INTO {_TABLE}(digest, piece, data, last, brought_ms) "
+            f"VALUES(:digest, :piece, :data, :last, {self._now}) ON CONFLICT(digest, piece) DO NOTHING"
         )
         with self._pool.begin() as connection:
             for number, (data, last) in enumerate(_marked(_cut(pieces))):
                 hasher.update(data)
-                row = {"digest": digest, "piece": number, "data": data, "last": last, "now": now}
+                row = {"digest": digest, "piece": number, "data": data, "last": last}
                 connection.execute(statement, row)
             if hasher.hexdigest() != checked_digest(digest):
                 raise Tampering(f"bytes that were brought as {digest[:12]} are others")
 
     def forget(self, older_than_days: float) -> None:
         """Z6."""
-        before = _now_ms() - int(older_than_days * _DAY_MS)
-        self._run(f"DELETE FROM {_TABLE} WHERE brought_ms<:before", before=before)
+        age = int(older_than_days * _DAY_MS)
+        self._run(f"DELETE FROM {_TABLE} WHERE brought_ms < {self._now} - :age", age=age)
 
     def _run(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
         import sqlalchemy as sa
@@ -102,10 +122,6 @@ class SharedStock:
         with self._pool.begin() as connection:
             found = connection.execute(sa.text(statement), values)
             return [tuple(row) for row in found] if found.returns_rows else []
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _cut(pieces: Iterable[bytes]) -> Iterator[bytes]:

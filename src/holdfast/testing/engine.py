@@ -63,6 +63,10 @@ class HandEngine:
         """Whoever works at it was given up, and told its end too late (Q1)."""
         self._over(id, "stale")
 
+    def lose(self, id: str) -> None:
+        """The database forgot it, as one may that takes over from another."""
+        del self._items[id]
+
     def age(self, id: str, version: str = "an older release") -> None:
         """It was begun by another release."""
         self._items[id] = self._known(id)._replace(version=version)
@@ -92,6 +96,15 @@ class HandEngine:
 
     def start_here(self, id: str, function: str, argument: Json) -> None:
         self.start(id, function, argument, "")
+
+    def start_again_here(self, id: str, function: str, argument: Json) -> None:
+        self.start_here(id, function, argument)
+
+    def make_queues(self) -> None:
+        """There are none."""
+
+    def rest(self, seconds: float) -> bool:
+        return True
 
     def await_signal(self, id: str, within_s: float) -> None:
         self.start(id, "signal", None, "waits")
@@ -124,6 +137,9 @@ class HandEngine:
         for id in ids:
             if id in self._items:
                 self._over(id, "cancelled")
+
+    def states(self, ids: Collection[str]) -> dict[str, State]:
+        return {id: self._items[id].state for id in ids if id in self._items}
 
     def is_newest(self, id: str, token: int) -> bool:
         return self._known(id).token == token

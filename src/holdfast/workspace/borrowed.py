@@ -55,6 +55,13 @@ def head_of(work_tree: str) -> str:
     return done.decode("ascii", "replace").strip()
 
 
+def has_commit(work_tree: str, commit: str) -> bool:
+    """Whether the repository has this commit; its objects may still be incomplete."""
+    if not _NAME.fullmatch(commit.encode("utf-8", "replace")):
+        return False
+    return bool(_git(work_tree, ("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"), good=(0, 1)))
+
+
 def blobs_of_head(work_tree: str, commit: str) -> frozenset[str]:
     """The names of all contents of a commit's tree."""
     listed = _git(work_tree, ("ls-tree", "-r", "-z", "--full-tree", commit), good=(0,))

@@ -62,7 +62,7 @@ def drive(count: int, each: int) -> None:
         print("started", flush=True)
         while open_items:
             open_items -= {item.id for item in engine.wait(open_items, 1.0)}
-            engine.take_from_the_lost(f"{WORKSPACE}/", LEASE.beat)
+            engine.take_from_the_lost(f"{WORKSPACE}/")
     print("done", flush=True)
 
 

@@ -69,6 +69,18 @@ class Cluster:
         self.process.send_signal(signal.SIGQUIT)
         self.process.wait()
 
+    def freeze(self) -> None:
+        """Every process of it stands still: connections stay open, and nobody answers."""
+        self._all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._all(signal.SIGCONT)
+
+    def _all(self, number: signal.Signals) -> None:
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        for pid in (self.process.pid, *map(int, path.read_text().split())):
+            os.kill(pid, number)
+
     def url(self, name: str) -> str:
         assert name.isalnum()
         self._execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
@@ -76,6 +88,7 @@ class Cluster:
 
     def remove(self) -> None:
         if self.process.poll() is None:
+            self.thaw()
             self.stop()
         shutil.rmtree(self._place)
 

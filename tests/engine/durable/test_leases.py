@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.durable.child_words import LEASE, STEPS, WORKSPACE, ids
+from engine.durable.child_words import STEPS, WORKSPACE, ids
 from engine.durable.children import child, says, until
 from engine.durable.cluster import Cluster
 from holdfast.engine.durable import Database, Lease, Queue
@@ -42,10 +42,10 @@ def test_a_silent_worker_is_given_up_at_the_second_look(leases: Leases) -> None:
     leases.enlist("quick", "1", "h", SHORT)
     leases.enlist("silent", "2", "h", SHORT)
     time.sleep(0.5)
-    assert leases.give_up_the_silent(0.1) == ()
+    assert leases.give_up_the_silent() == ()
     assert leases.beat("quick", "1")
     time.sleep(0.15)
-    assert leases.give_up_the_silent(0.1) == ("silent",)
+    assert leases.give_up_the_silent() == ("silent",)
     assert leases.beat("quick", "1")
     assert not leases.beat("silent", "2")
     assert [row.given_up for row in leases.workers()] == [False, True]
@@ -66,7 +66,7 @@ def test_a_name_belongs_to_one_machine_while_its_lease_lasts(leases: Leases) -> 
     leases.retire("w", "3")
     assert [(row.life, row.given_up) for row in leases.workers()] == [("4", False)]
     leases.retire("w", "4")
-    assert leases.give_up_the_silent(60) == ("w",)
+    assert leases.give_up_the_silent() == ("w",)
 
 
 def test_tokens_only_grow(leases: Leases) -> None:
@@ -142,7 +142,7 @@ def test_a_frozen_worker_cannot_end_what_was_taken_from_it(
 
 def _moved(engine: DbosEngine) -> list[str]:
     time.sleep(0.1)
-    return [item.id for item in engine.take_from_the_lost(f"{WORKSPACE}/", LEASE.beat)]
+    return [item.id for item in engine.take_from_the_lost(f"{WORKSPACE}/")]
 
 
 @pytest.mark.serial
