@@ -825,6 +825,15 @@ def test_tasks_of_a_group_are_completed_by_what_their_order_asked_for(ground: Gr
     assert landing.tick == (sitting.record("One").task, sitting.record("Two").task)
 
 
+def test_a_task_of_a_group_that_was_left_open_has_an_attempt_of_its_own(ground: Ground) -> None:
+    """The landing says what it is not about: that is not completed, and is begun again, alone."""
+    sitting = Sitting(ground, SECTION, options=RunOptions(group="section", sync=False))
+    two = sitting.record("Two").task
+    ended = sitting.drive({"One and 1 more": [worked(), landed("e-5")._replace(open=(two,))]})
+    assert ended.state == "FINISHED" and sitting.states() == {"One": "COMPLETED", "Two": "COMPLETED"}
+    assert len(sitting.works()) == 2 and sitting.record("Two").execution != "e-5"
+
+
 def test_a_task_that_joins_a_group_under_way_is_not_completed_with_it(ground: Ground) -> None:
     """Nobody was asked to do it: it has its own attempt."""
     sitting = Sitting(ground, "# R\n\n## Part\n\n- [ ] One\n", options=RunOptions(group="section"))

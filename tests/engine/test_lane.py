@@ -385,3 +385,36 @@ def test_the_plan_of_an_order_is_the_same_everywhere(ground: Ground) -> None:
     others = [order._replace(attempt=2), order._replace(token=2), order._replace(run="u-2"), order._replace(task="t")]
     assert len({plan_of(each).digest for each in (order, *others)}) == 5
     assert task_id(ground, "One") == order.task and set(FILES) == {"ROADMAP.md", "a.py", "b.py"}
+
+
+# ── groups (L7) ──
+
+GROUP = b"# R\n\n- [ ] Write one.py\n- [ ] Write two.py\n- [ ] Speak of tigers\n"
+
+
+def group_of(ground: Ground, *titles: str) -> LandOrder:
+    """An order for all of them; what came of it is only one.py."""
+    ids = [task_id(ground, title) for title in titles]
+    order = order_of(ground, titles[0], accept=())._replace(together=tuple(ids[1:]))
+    return proposed(ground, put("one.py", b"ONE = 1\n"), order=order)._replace(tick=tuple(ids))
+
+
+def test_tasks_of_a_group_that_were_ignored_stay_open(tmp_path: Path) -> None:
+    """Only the task whose file changed is done and ticked; the others are named, and are still to do."""
+    ground = site(tmp_path / "workspace", {"ROADMAP.md": GROUP})
+    titles = ("Write one.py", "Write two.py", "Speak of tigers")
+    answer = lane_of(ground).land(group_of(ground, *titles))
+    assert isinstance(answer, Landed)
+    assert (answer.together, answer.open) == ((), tuple(task_id(ground, title) for title in titles[1:]))
+    assert (ground / "ROADMAP.md").read_bytes().count(b"[x]") == 1
+    assert any("stays open" in remark for remark in answer.remarks)
+    ground.hf.close()
+
+
+def test_the_first_task_of_a_group_is_no_exception(tmp_path: Path) -> None:
+    """Work that is about another task of the group completes that one, and leaves the first open."""
+    ground = site(tmp_path / "workspace", {"ROADMAP.md": GROUP})
+    answer = lane_of(ground).land(group_of(ground, "Write two.py", "Write one.py"))
+    assert isinstance(answer, Landed)
+    assert (answer.together, answer.open) == ((task_id(ground, "Write one.py"),), (task_id(ground, "Write two.py"),))
+    ground.hf.close()

@@ -15,7 +15,7 @@ from holdfast.model.run import GROUPINGS, GroupBy
 from holdfast.model.task import Phase, Roadmap, Task, TaskState
 from holdfast.planning.frontier import Frontier
 from holdfast.planning.graph import graph_of
-from holdfast.planning.grouping import MOST_TOGETHER, groups_of
+from holdfast.planning.grouping import MOST_TOGETHER, groups_of, shown_by
 from holdfast.planning.lanes import steps
 
 CASES: list[dict[str, Any]] = tomllib.loads((Path(__file__).parent / "groupings.toml").read_text("utf-8"))["case"]
@@ -111,3 +111,25 @@ def test_groups_that_cross_in_their_files_still_have_an_order() -> None:
     graph = graph_of(Roadmap("roadmap", "", (), tasks), [("a", "d"), ("b", "c")])
     assert (graph.order, graph.stuck) == (("a", "b"), {})
     assert Frontier(graph, {}).ready() == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("added", "accepted", "shown"),
+    [
+        pytest.param({"a.py": "A = 1"}, False, "1", id="its own file"),
+        pytest.param({"c/d/e.txt": ""}, False, "2", id="below its own folder"),
+        pytest.param({"shared.py": "def parseHeader():"}, False, "3", id="a word that only it has"),
+        pytest.param({"shared.py": "def nothing():"}, False, "", id="a file that two of them name"),
+        pytest.param({"z.txt": "x"}, True, "4", id="its acceptance command passed"),
+        pytest.param({"z.txt": "x"}, False, "", id="no acceptance command was run"),
+    ],
+)
+def test_each_task_of_a_group_is_shown_by_its_own_evidence(added: dict[str, str], accepted: bool, shown: str) -> None:
+    """Its file, its words in what was added, or its acceptance command; that others did theirs shows nothing."""
+    tasks = (
+        Task("1", "Change `a.py`"),
+        Task("2", "Fill it", files=("c/*",)),
+        Task("3", "Let shared.py parse headers"),
+        Task("4", "Let shared.py be quick", accept="make quick"),
+    )
+    assert "".join(sorted(shown_by(tasks, added, accepted=accepted))) == shown

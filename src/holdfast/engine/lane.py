@@ -21,6 +21,7 @@ Invariants
   L6  `--yes` is the yes of whoever drives, under their own name. Where it would not count, somebody is asked whose yes
       does, and the work is kept for them to look at. To one simulation it is given a few times at most: an approval is
       an answer that leads to another landing, and one that never counts when it lands would do so for ever.
+  L7  Of a group, each task is ticked and done by its own evidence in what landed; the others stay open.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from holdfast.engine.checking import Landable, Verified
+from holdfast.engine.difference import past_difference
 from holdfast.engine.landmarks import remarks_on
 from holdfast.engine.measuring import MOST_EVIDENCE, failed_check
 from holdfast.engine.orders import Asked, LandAnswer, Landed, LandOrder, Order, Unlanded, plan_of
@@ -53,6 +55,7 @@ from holdfast.errors import (
     UnknownId,
     VerificationFailed,
 )
+from holdfast.gates.evidence import compared
 from holdfast.gates.secrets import masked
 from holdfast.model.changeset import change_set
 from holdfast.model.decision import Decision
@@ -60,7 +63,9 @@ from holdfast.model.execution import Receipt
 from holdfast.model.path import printable
 from holdfast.model.plan import Plan
 from holdfast.planning.failures import understood
+from holdfast.planning.grouping import shown_by
 from holdfast.planning.recovery import Seen, diagnosis_of, seen_in
+from holdfast.settlement.record import KIND
 from holdfast.store.blobs import Blobs
 from holdfast.store.large_blobs import LargeBlobs
 from holdfast.workspace.githistory import Commit
@@ -187,8 +192,11 @@ class Lane:
     def _settled(self, pipeline: Pipeline, order: LandOrder, landed: Landed) -> Landed:
         """L3. What stood so already has no execution, and nothing of ours to commit."""
         remarks = list(landed.remarks)
-        if order.tick and order.roadmap:
-            done = dict.fromkeys(order.tick, True)
+        left = _open_tasks(pipeline, order, landed.execution)
+        if left:
+            remarks.append(f"nothing in it is about {', '.join(left)}, which stays open")
+        if set(order.tick).difference(left) and order.roadmap:
+            done = {task: True for task in order.tick if task not in left}
             _tried(
                 remarks, "not ticked", lambda: RoadmapFile(pipeline.site, order.roadmap).tick(pipeline, done, order.by)
             )
@@ -198,7 +206,8 @@ class Lane:
         remarks += remarks_on(made)
         files = pipeline.records.row(landed.execution).changes if landed.execution else 0
         ids = " ".join(commit.id for commit in made)
-        return Landed(landed.execution, ids, files, tuple(remarks), order.order.together)
+        others = tuple(task for task in order.order.together if task not in left)
+        return Landed(landed.execution, ids, files, tuple(remarks), others, left)
 
 
 def from_own_stock(pipeline: Pipeline, name: str, plan: Plan) -> Proposal:
@@ -215,6 +224,33 @@ def landed_as(pipeline: Pipeline, plan: Plan) -> Landed | Unlanded | None:
         return Landed(standing, "", 0)
     why = f"{rows[0].id} had landed it, and was taken back"
     return Unlanded("unknown", why, why, final=True, taken_back=True)
+
+
+def _open_tasks(pipeline: Pipeline, order: LandOrder, execution: str) -> tuple[str, ...]:
+    """L7. What no longer can be looked at shows nothing."""
+    asked = order.order.task, *order.order.together
+    if len(asked) == 1:
+        return ()
+    try:
+        known = {task.id: task for task in RoadmapFile(pipeline.site, order.roadmap).read()[1].tasks}
+        added = _added_by(pipeline, execution) if execution else {}
+    except (HoldfastError, OSError):
+        known, added = {}, {}
+    tasks = [known[id] for id in asked if id in known]
+    shown = shown_by(tasks, added, accepted=not order.order.unverified_because)
+    # Something landed and passed the checks: where it shows nothing else, it is the task that the order is named by.
+    return tuple(id for id in asked if id not in (shown or {order.order.task}))
+
+
+def _added_by(pipeline: Pipeline, execution: str) -> dict[str, str]:
+    entry = pipeline.ledger.find(KIND, execution)
+    if entry is None:
+        return {}
+    past = past_difference(pipeline.site, execution, str(entry.body["root"]))
+    return {
+        change.path: compared(change.path, old.data or b"", new.data or b"").added
+        for change, old, new in past.compared(past.changes)
+    }
 
 
 def _unticked(pipeline: Pipeline, order: LandOrder, gone: Unlanded) -> Unlanded:

@@ -50,7 +50,7 @@ class Order(NamedTuple):
     mirrored: bool = False
     # The base as a manifest in the shared stock, for whoever works on another machine.
     base: str = ""
-    # Other tasks that the words ask for too: they are done when this lands, and no others.
+    # Other tasks that the words ask for too: when this lands, each is done by its own evidence, and no others are.
     together: tuple[str, ...] = ()
     # The model by the name its provider knows; empty leaves the agent's own.
     model: str = ""
@@ -131,8 +131,10 @@ class Landed(NamedTuple):
     files: int
     # What could not be done beside the landing, in words: a commit, a tick.
     remarks: tuple[str, ...] = ()
-    # The other tasks that its order asked for.
+    # The other tasks of its order that are done by it.
     together: tuple[str, ...] = ()
+    # Tasks of its order that nothing in the change is about: they are still to do.
+    open: tuple[str, ...] = ()
     kind: Literal["landed"] = "landed"
 
 

@@ -46,6 +46,7 @@ _LAND_TRIES = 3
 # How often the shared database may call a landing done that nobody here knows of.
 _MOST_DISBELIEVED = 3
 # With the pauses of a breaker this is about an hour: an outage passes, and what does not is for a person.
+_NOT_SHOWN = "nothing in what landed for its group is about it"
 _MOST_LEFT_ALONE = 8
 _OTHERS_FIRST_MS = 3_000
 # What machines give back waits for nobody at first, then up to a minute; all together about half an hour.
@@ -219,10 +220,15 @@ class Outcomes:
             return
         others = [self._book.of(task) for task in answer.together]
         landed = [
-            other._replace(state="COMPLETED", execution=answer.execution, commit=answer.commit)
+            other._replace(state="COMPLETED", execution=answer.execution, commit=answer.commit, files=answer.files)
             for other in others
             if "COMPLETED" in MOVES[other.state]  # a person may have settled it meanwhile
         ]
+        if record.task in answer.open:
+            # Others of its group are done: it is begun again, with fewer beside it.
+            again = record._replace(state="PENDING", proposal="", simulation="", cleared_by="", because=_NOT_SHOWN)
+            self._book.move_all((each, None) for each in (again, *landed))
+            return
         self._book.move_all((each, None) for each in (done._replace(state="COMPLETED"), *landed))
         if self._book.run.options.stop_after_landing:
             self.stopped = f"interrupted after {record.task} landed"

@@ -52,6 +52,7 @@ class RoadmapRules:
         self.groups = self._grouped()
         self._graph = graph_of(roadmap, [group.ids for group in self.groups])
         self._group = {group.ids[0]: group for group in self.groups}
+        self._landed_groups: list[str] = []
         self._frontier = Frontier(self._graph, {id: record.state for id, record in book.records.items()})
         self._policy = RecoveryPolicy(options.adaptive, options.recovery, options.attempts, options.on_failure)
 
@@ -63,6 +64,14 @@ class RoadmapRules:
     def moved(self, record: TaskRecord) -> None:
         if record.task in self._graph.number and self._graph.order[self._graph.number[record.task]] == record.task:
             self._frontier.moved(record.task, record.state)
+
+        if record.state == "COMPLETED" and record.task in self._group:
+            self._landed_groups.append(record.task)
+
+    @property
+    def outdated(self) -> bool:
+        """Did a group land without some of its tasks? They have no node of their own here, and are still to do."""
+        return any(self.together(leader) for leader in self._landed_groups)
 
     def has(self, task: str) -> bool:
         return task in self._tasks

@@ -68,7 +68,8 @@ class RoadmapWorld:
             if before is None:
                 raise
             return before  # H2
-        if before is None or (before.roadmap is not roadmap and not self._may_be_half(before.roadmap, roadmap)):
+        stale = before is None or before.outdated or before.roadmap is not roadmap
+        if before is None or (stale and not self._may_be_half(before.roadmap, roadmap)):
             with_others = self._with_others(book) if self._options.group != "off" else {}
             self._rules = RoadmapRules(roadmap, book, self._options, self._agents, with_others)
             self._rules.stop = before.stop if before is not None else ""

@@ -11,6 +11,10 @@ Invariants
       be one node of the graph, all of them at once, and the graph still has no circle.
   G3  The same roadmap gives the same groups. What is done, or can never start, is in none.
 
+  G4  A task of a group is done by its own evidence, and not because the group landed (`shown_by`): its acceptance
+      command passed; or a file changed that it names and no other of the group does; or, where it names none of its
+      own, words of it that no other task has stand in what was added.
+
 G2 is kept by levels. A group stands one level above everything outside that its tasks come after. A task that joins may
 raise its group, but never to the level of a group that comes after it already. So every step between groups goes up.
 """
@@ -28,7 +32,7 @@ from holdfast.model.run import GroupBy
 from holdfast.model.task import Roadmap, Task
 from holdfast.planning.graph import Graph, label_of
 from holdfast.planning.lanes import steps
-from holdfast.planning.touched import touched_by
+from holdfast.planning.touched import asked_words, touched_by
 
 MOST_TOGETHER = 5
 
@@ -37,6 +41,7 @@ _ALIKE = 0.5
 _MOST_COMPARED = 50
 _MOST_WORDS = 40
 _MOST_SHOWN = 5
+_PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_a-zA-Z]+")
 _WORD = re.compile(r"[^\W\d_][\w-]{2,}")
 _SMALL = frozenset(
     """the and for with from into that this all its new add added create make write update use using implement fix
@@ -72,6 +77,27 @@ def groups_of(roadmap: Roadmap, graph: Graph, by: GroupBy, most: int = MOST_TOGE
     growing = _Growing(graph, [_key(tasks[id], by) for id in graph.order], by, most)
     found = (open_ for open_ in growing.grown() if len(open_.nodes) > 1)
     return tuple(_group(open_, graph, tasks, by) for open_ in found)
+
+
+def shown_by(tasks: Sequence[Task], added: Mapping[str, str], *, accepted: bool) -> frozenset[str]:
+    """Which tasks of a group a change is about (G4). `added` is the new text of every path that changed;
+    `accepted`: acceptance commands were run, and passed."""
+    return frozenset(task.id for task in tasks if (accepted and task.accept) or _is_shown(task, tasks, added))
+
+
+def _is_shown(task: Task, tasks: Sequence[Task], added: Mapping[str, str]) -> bool:
+    others = [other for other in tasks if other.id != task.id]
+    own = {path for path in touched_by(task).names if path}.difference(*(touched_by(other).names for other in others))
+    if own:
+        return any(f"{path}/".startswith(f"{name}/") for path in added for name in own)
+    known = {word for other in others for word in _pieces(asked_words(other))}
+    wanted = {word for word in _pieces(asked_words(task)) if len(word) > 2 and word not in _SMALL} - known
+    return any(wanted.intersection(_pieces(f"{path}\n{text}")) for path, text in added.items())
+
+
+def _pieces(text: str) -> frozenset[str]:
+    """Words, also those that names are made of: parse_header and parseHeader are two words."""
+    return frozenset(_stem(word.lower()) for word in _PIECE.findall(text))
 
 
 class _Growing:
