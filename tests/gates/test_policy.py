@@ -7,9 +7,9 @@ import pytest
 from gates.building import Case, cases_in
 from holdfast.errors import InvalidInput
 from holdfast.gates.layers import layered
-from holdfast.gates.patterns import covers
 from holdfast.gates.policy import Policy
 from holdfast.gates.self_tests import count_self_tests, run_self_tests, sound
+from holdfast.model.patterns import covers
 from holdfast.model.tables import LAYERS, Layer, Source
 
 CASES = dict(cases_in("policy"))

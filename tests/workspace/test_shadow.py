@@ -242,7 +242,10 @@ def test_what_a_user_cannot_read_is_hidden_in_a_copy(public: Path, tmp_path: Pat
         ("**/*.pem", ["d/e/y.pem", "d/x.pem"]),
         ("d/*/*.pem", ["d/e/y.pem"]),
         ("**/e/**", ["d/e"]),
-        ("*.[en]*", [".env"]),
+        ("*.p?m", ["d/e/y.pem", "d/x.pem"]),
+        ("x.PEM", ["d/x.pem"]),
+        ("E", ["d/e"]),
+        ("up/y.pem", ["d/e/y.pem"]),
         ("link", ["d/z"]),
         ("up/**", ["d/e"]),
     ],
@@ -256,9 +259,9 @@ def test_patterns_name_paths(site: Site, pattern: str, expected: list[str]) -> N
     assert list(masked_paths(site.workspace, [pattern])) == sorted([".holdfast", *expected])
 
 
-@pytest.mark.parametrize("pattern", ["", "/etc", "../x", "a/../b", "**", "**/**", "a//b"])
+@pytest.mark.parametrize("pattern", ["", "/etc", "../x", "a/../b", "**", "**/**", "a//b", "*", "[ab].key"])
 def test_patterns_that_make_no_sense(site: Site, pattern: str) -> None:
-    """Absolute, climbing and all-embracing patterns are refused."""
+    """Absolute, climbing and all-embracing patterns are refused, and sets of characters, which have no meaning."""
     with pytest.raises(InvalidInput):
         masked_paths(site.workspace, [pattern])
 
@@ -270,7 +273,28 @@ def test_patterns_that_make_no_sense(site: Site, pattern: str) -> None:
 )  # fmt: skip
 def test_a_pattern_keeps_what_is_below(path: str, pattern: str, expected: bool) -> None:
     """A pattern that names a directory names everything in it."""
-    assert matches(path, pattern) is expected
+    assert matches(path, [pattern]) is expected
+
+
+def test_a_name_is_hidden_at_any_depth_and_in_any_spelling(site: Site) -> None:
+    """`hidden = [".env"]` is every `.env` of the tree, whatever its case; git's own files are named to be hidden."""
+    root = Path(site.path)
+    for path in ("sub/.env", "sub/deep/.ENV", ".git/.env", ".git/config"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text("secret")
+    assert masked_paths(site.workspace, [".env"]) == (".env", ".holdfast", "sub/.env", "sub/deep/.ENV")
+    assert masked_paths(site.workspace, [".git/config"]) == (".git/config", ".holdfast")
+
+
+def test_hidden_patterns_of_a_repository_take_no_time(site: Site) -> None:
+    """Nested jumps over a deep tree, which kept a matcher busy for minutes, are looked up at once."""
+    deep = Path(site.path, "top", *["a"] * 60)
+    deep.mkdir(parents=True)
+    started = time.monotonic()
+    pattern = "**/a/" * 50 + "b"
+    assert masked_paths(site.workspace, [pattern]) == (".holdfast",)
+    assert not matches("/".join(["a"] * 60), [pattern])
+    assert time.monotonic() - started < 2
 
 
 # ── filling ──

@@ -42,7 +42,7 @@ def _private(site: Site, settings: Callable[[], Settings]) -> Private:
         if not place.startswith(f"{root}/"):
             return ""
         inner = place[len(root) + 1 :]
-        if hidden().cover(inner) or any(matches(inner, pattern) for pattern in patterns()):
+        if hidden().cover(inner) or matches(inner, patterns()):
             return "it is hidden from programs, and a plan shows them its contents"
         return ""
 

@@ -24,7 +24,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from holdfast.errors import Blocked, InvalidInput
-from holdfast.gates.patterns import covers
 from holdfast.model.patch import FilePatch, Patch
 from holdfast.model.patch_apply import Applied, NotApplying, apply
 from holdfast.model.patch_rules import Scope, validate
@@ -32,6 +31,7 @@ from holdfast.model.patch_text import MOST_BYTES
 from holdfast.model.patch_text import is_patch as is_patch
 from holdfast.model.patch_text import parse as parse
 from holdfast.model.path import printable
+from holdfast.model.patterns import covers
 from holdfast.model.plan import Chmod, Create, Delete, Inline, Move, Plan, Step, Update
 from holdfast.workspace.site import Site
 

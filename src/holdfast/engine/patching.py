@@ -211,7 +211,7 @@ class Patches:
         roots = Roots(masked_paths(self._pipeline.site.workspace, patterns)) if patterns else None
         for file in moving:
             path = file.old_path or ""
-            if roots is not None and (roots.cover(path) or any(matches(path, pattern) for pattern in patterns)):
+            if roots is not None and (roots.cover(path) or matches(path, patterns)):
                 reason = "it is hidden from programs, and the patch would give its content another name"
                 yield Objection("forbidden", path, file.at, reason)
 

@@ -147,7 +147,7 @@ def _ignored(site: Site, plan: Plan, changes: list[Change], keep: tuple[str, ...
     named = set(plan.affected_paths)
     asked = [f"{change.path}/" if _is_directory(change) else change.path for change in changes]
     found = ignored_paths(site, asked)
-    dropped = {p for p in found if p not in named and not any(matches(p, pattern) for pattern in keep)}
+    dropped = {p for p in found if p not in named and not matches(p, keep)}
     landing = (change.path for change in changes if change.post is not None and change.path not in dropped)
     return frozenset(dropped.difference(*map(ancestors_of, landing)))
 
@@ -183,7 +183,7 @@ def _hidden_ones(site: Site, plan: Plan, changes: ChangeSet, hidden: tuple[str, 
     """No program sees a hidden path, so none can have changed one; only a plan's own step may."""
     roots, named = Roots(masked_paths(site.workspace, hidden)), set(plan.affected_paths)
     for path in changes.paths:
-        if path not in named and (roots.cover(path) or any(matches(path, pattern) for pattern in hidden)):
+        if path not in named and (roots.cover(path) or matches(path, hidden)):
             yield Collision(path, "is hidden here, and no work of a program can change it")
 
 

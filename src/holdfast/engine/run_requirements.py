@@ -16,7 +16,7 @@ from holdfast.engine.durable_dbos import library, require_reachable
 from holdfast.engine.pipeline import Pipeline
 from holdfast.errors import Blocked
 from holdfast.model.path import STATE_DIRECTORY
-from holdfast.workspace.hidden import matches
+from holdfast.workspace.hidden import require_patterns
 
 LOST_WITH_IT = (
     f"Delete {STATE_DIRECTORY}/{FILE}, with {FILE}-wal and {FILE}-shm, and try again. Only the orders that are under "
@@ -40,8 +40,7 @@ def require_understood(pipeline: Pipeline) -> None:
     """What people wrote for the run: a preview needs that as well, and starts no engine."""
     settings = pipeline.governance.settings()
     pipeline.governance.policy(settings)
-    for pattern in settings.hidden:
-        matches(STATE_DIRECTORY, pattern)  # it is the pattern that is read here, whatever it matches
+    require_patterns(settings.hidden)
 
 
 def _require_own(database: Database) -> None:

@@ -29,9 +29,9 @@ from holdfast.disk.confined import Root
 from holdfast.engine.queue_box import LANDED, Box, Identity
 from holdfast.engine.triggers import Triggers
 from holdfast.errors import Blocked, HoldfastError, InvalidPath
-from holdfast.gates.patterns import PatternIndex, covers
 from holdfast.intake.roadmap import parse
 from holdfast.model.path import checked_path, is_protected, printable
+from holdfast.model.patterns import PatternIndex, covers
 from holdfast.model.trigger import Firing, Happened, Told
 from holdfast.model.trigger_settings import TriggerSettings
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from holdfast.gates.aliases import inside
 from holdfast.gates.case import OTHERS_WRITE, SET_ID, Case, Deed, FactRule, Said, asking, counted, denying
 from holdfast.gates.operations import loses_content, removed_files
-from holdfast.gates.patterns import covers
 from holdfast.gates.policy import VERDICT_OF, Limits
 from holdfast.gates.secrets import Finding, every_finding
 from holdfast.model.changeset import Change
 from holdfast.model.image import Image
 from holdfast.model.path import is_protected, printable
+from holdfast.model.patterns import covers
 
 _STICKY = 0o1000
 _CAPABILITY = frozenset({"security.capability"})

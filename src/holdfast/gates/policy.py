@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from holdfast.gates.operations import Operation
-from holdfast.gates.patterns import DoorIndex, PatternIndex
 from holdfast.model.canonical import digest_of
 from holdfast.model.decision import Verdict
+from holdfast.model.patterns import PatternIndex
 from holdfast.model.plan import Risk
 from holdfast.model.tables import Layer
 
@@ -107,7 +107,6 @@ class Policy:
     digest: str = field(init=False, repr=False, compare=False)
     index: PatternIndex = field(init=False, repr=False, compare=False)
     exceptions: PatternIndex = field(init=False, repr=False, compare=False)
-    doors: DoorIndex = field(init=False, repr=False, compare=False)
     # The rules that are about these operations, once asked; nothing but time depends on what is remembered.
     fitting: dict[tuple[Operation, ...], frozenset[int]] = field(init=False, repr=False, compare=False)
 
@@ -115,7 +114,6 @@ class Policy:
         object.__setattr__(self, "digest", digest_of(self.document()))
         object.__setattr__(self, "index", PatternIndex([rule.paths for rule in self.rules]))
         object.__setattr__(self, "exceptions", PatternIndex([rule.unless for rule in self.rules]))
-        object.__setattr__(self, "doors", DoorIndex([rule.paths for rule in self.rules]))
         object.__setattr__(self, "fitting", {})
 
     def rules_about(self, path: str, operations: tuple[Operation, ...], above: str = "") -> list[int]:
@@ -140,7 +138,7 @@ class Policy:
 
     def rules_through(self, path: str, operations: tuple[Operation, ...], above: str = "") -> list[int]:
         """The rules that are about names below this path, for a link that is put there; never one that allows."""
-        found = self.doors.owners_at(path, above)
+        found = self.index.owners_through(path, above)
         return sorted([n for n in found if self.rules[n].verdict != "ALLOW" and fits(self.rules[n], operations)])
 
     def allows(self, numbers: Iterable[int], operations: tuple[Operation, ...]) -> bool:

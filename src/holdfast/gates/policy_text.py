@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from holdfast.errors import InvalidInput
 from holdfast.gates.operations import OPERATIONS, Operation
-from holdfast.gates.patterns import checked_pattern
 from holdfast.gates.policy import ANSWERS, Answer, Reach, Rule, SelfTest
 from holdfast.model.decision import Verdict
+from holdfast.model.patterns import checked_pattern
 from holdfast.model.plan import RISKS, Risk
 from holdfast.model.tables import Layer, Source, Table
 

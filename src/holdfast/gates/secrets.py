@@ -25,9 +25,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from holdfast.gates.evidence import Finding as Finding
 from holdfast.gates.evidence import Text
 from holdfast.gates.glance import suspects
-from holdfast.gates.patterns import covers
 from holdfast.gates.shapes import NAMES, RUN
 from holdfast.gates.shapes import SHAPES as SHAPES
+from holdfast.model.patterns import covers
 
 _LONGEST_VALUE = 512
 MOST_FINDINGS = 200

@@ -222,7 +222,7 @@ class _Comparison:
         ignored = {
             path
             for path in ignored_paths(self._site, asked, self._ignoring)
-            if path not in self._rules.planned and not any(matches(path, pattern) for pattern in self._rules.keep)
+            if path not in self._rules.planned and not matches(path, self._rules.keep)
         }
         if not ignored:
             return {}

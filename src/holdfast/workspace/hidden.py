@@ -1,8 +1,8 @@
 """Which paths of a workspace programs must not see: the patterns of the configuration, looked up in the tree.
 
-`*`, `?` and `[…]` match inside one name; `**` matches any number of directories.
-A pattern that ends in `/**` hides the directory itself: it looks empty.
-The fixed names at the start of a pattern are followed without a walk; `**` walks what is below, but not into `.git`.
+The patterns are those of `model.patterns`: `.env` is hidden at any depth and in any spelling.
+A directory is listed only where something in it may still match. A pattern for any depth walks the whole tree, since a
+shadow that trusts an older look would show what was put there since; but not into `.git`, unless it names that.
 
 Invariant H2: a match behind a symbolic link hides what the link leads to inside the workspace,
 since a link itself cannot be covered.
@@ -14,33 +14,41 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from holdfast.disk.confined import Root
 from holdfast.errors import InvalidInput
 from holdfast.model.path import STATE_DIRECTORY, ancestors_of, printable
-from holdfast.workspace.observe import look
+from holdfast.model.patterns import PatternIndex, Step, checked_pattern, covers, is_everything
 
-_GLOB = frozenset("*?[")
-_Place = tuple[str, tuple[str, ...]]
+_GIT = ".git"
 
 
 def masked_paths(workspace: Root, patterns: Iterable[str]) -> tuple[str, ...]:
     """The topmost paths that match, and `.holdfast`, sorted."""
     found = {STATE_DIRECTORY}
-    seen: set[_Place] = set()
-    waiting: list[_Place] = [("", _parts(pattern)) for pattern in patterns]
+    index = _index(tuple(patterns))
+    # What was reached at each directory, on all ways together; a second way is only followed for what is new in it.
+    reached: dict[str, int] = {}
+    waiting = [("", index.start)] if not index.empty else []
     while waiting:
-        place = waiting.pop()
-        if place in seen:
+        path, at = waiting.pop()
+        new = at.state & ~reached.get(path, 0)
+        if not new:
             continue
-        seen.add(place)
-        path, parts = place
-        if not parts or parts == ("**",):
-            found.add(path)
-        else:
-            waiting += _next(workspace, path, parts)
+        reached[path] = reached.get(path, 0) | new
+        for name, kind in _names(workspace, path):
+            step = index.step(Step(new, 0, 0), name)
+            place = _joined(path, name)
+            target = place if kind != stat.S_IFLNK else _behind(workspace, place)
+            if not target:
+                continue
+            if step.found:
+                found.add(target)
+            elif kind == stat.S_IFLNK or kind == stat.S_IFDIR:
+                below = step.moved if name == _GIT else step.state
+                waiting.append((target, Step(below, 0, 0)))
     return topmost(found)
 
 
@@ -67,65 +75,52 @@ class Roots:
         return path in self._paths or not self._paths.isdisjoint(ancestors_of(path))
 
 
-def matches(path: str, pattern: str) -> bool:
-    """Whether a pattern names this path or a directory above it."""
-    names = path.split("/")
-    parts = _parts(pattern)
-    if parts[-1] == "**":
-        parts = parts[:-1]
-    return any(_matches(names[:end], parts) for end in range(1, len(names) + 1))
+def matches(path: str, patterns: Sequence[str]) -> bool:
+    """Whether one of the patterns names this path or a directory above it."""
+    return _index(tuple(patterns)).covers(path)
 
 
-def _matches(names: list[str], parts: tuple[str, ...]) -> bool:
-    if not parts:
-        return not names
-    if parts[0] == "**":
-        return any(_matches(names[skip:], parts[1:]) for skip in range(len(names) + 1))
-    return bool(names) and fnmatchcase(names[0], parts[0]) and _matches(names[1:], parts[1:])
+def require_patterns(patterns: Sequence[str]) -> None:
+    """InvalidInput for patterns that are none."""
+    _index(tuple(patterns))
 
 
-def _parts(pattern: str) -> tuple[str, ...]:
-    parts = tuple(pattern.rstrip("/").split("/"))
-    if pattern.startswith("/") or "\0" in pattern or not {"", ".", ".."}.isdisjoint(parts) or set(parts) == {"**"}:
-        raise InvalidInput(
-            f"{printable(pattern)} is no pattern for paths of the workspace",
-            hint="Write it relative to the workspace, without '..', and not for everything.",
-        )
-    # Two in a row say the same as one.
-    return tuple(part for n, part in enumerate(parts) if part != "**" or parts[n - 1 : n] != ("**",))
+@lru_cache(maxsize=16)
+def _index(patterns: tuple[str, ...]) -> PatternIndex:
+    for pattern in patterns:
+        try:
+            plain = checked_pattern(pattern)
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"{printable(pattern[:60])} is no pattern for paths of the workspace: {error.message}",
+                hint="Write it relative to the workspace, without '..', and not for everything.",
+            ) from None
+        if is_everything(plain):
+            raise InvalidInput(
+                f"{printable(pattern)} would be the whole workspace", hint="Name the part that is meant."
+            )
+        if "[" in pattern:
+            # It was a set of characters once: read as itself, it would silently hide nothing of that.
+            raise InvalidInput(
+                f"{printable(pattern)}: [ has no meaning in a pattern", hint="Write ? for any one character."
+            )
+    return covers(patterns)
 
 
-def _next(workspace: Root, path: str, parts: tuple[str, ...]) -> Iterator[_Place]:
-    head, rest = parts[0], parts[1:]
-    if head == "**":
-        yield path, rest
-        for name in _names(workspace, path):
-            if name != ".git" and _kind(workspace, path, name) == stat.S_IFDIR:
-                yield _joined(path, name), parts
+def _names(workspace: Root, path: str) -> Iterator[tuple[str, int]]:
+    """Each name in a directory with its type bits; none for what a program of this user could not see either."""
+    try:
+        with workspace.calls.entries(workspace.directory(path)) as entries:
+            found = [(entry.name, _kind(entry)) for entry in entries]
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return
-    fixed = _GLOB.isdisjoint(head)
-    for name in [head] if fixed else [name for name in _names(workspace, path) if fnmatchcase(name, head)]:
-        kind = _kind(workspace, path, name)
-        target = _joined(path, name) if kind != stat.S_IFLNK else _behind(workspace, _joined(path, name))
-        if kind and target:
-            yield target, rest
+    yield from ((name, kind) for name, kind in found if path or name != STATE_DIRECTORY)
 
 
-def _names(workspace: Root, path: str) -> list[str]:
-    try:
-        names = workspace.calls.names(workspace.directory(path))
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return []  # nothing there that a program of this user could see
-    return [name for name in names if path or name != STATE_DIRECTORY]
-
-
-def _kind(workspace: Root, path: str, name: str) -> int:
-    """The type bits; 0 for nothing there."""
-    try:
-        found = look(workspace.calls, workspace.directory(path), name)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return 0
-    return stat.S_IFMT(found.st_mode) if found is not None else 0
+def _kind(entry: os.DirEntry[str]) -> int:
+    if entry.is_symlink():
+        return stat.S_IFLNK
+    return stat.S_IFDIR if entry.is_dir(follow_symlinks=False) else stat.S_IFREG
 
 
 def _behind(workspace: Root, path: str) -> str:

@@ -56,7 +56,7 @@ def _is_hidden(change: Change, hidden: Roots, patterns: Sequence[str], secret: s
         return False
     if _said(change.post) in secret:
         return True
-    return change.pre is None and any(matches(change.path, pattern) for pattern in patterns)
+    return change.pre is None and matches(change.path, patterns)
 
 
 def _said(image: Image | None) -> str:
