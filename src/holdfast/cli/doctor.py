@@ -18,8 +18,9 @@ from holdfast.cli.reports import Report, tell
 from holdfast.cli.settings_told import configuration_document, configuration_report, policy_document, policy_report
 from holdfast.cli.verbs import Face, verb
 from holdfast.disk.calls import CALLS
+from holdfast.disk.mounts import file_system_kind
 from holdfast.engine.configured import files_of, judged, policy_values, values_of
-from holdfast.engine.host import Finding, file_system_type, probe
+from holdfast.engine.host import Finding, probe
 from holdfast.engine.isolation import isolation
 from holdfast.errors import HoldfastError, NotAWorkspace, Unsupported
 from holdfast.model.configuration import Settings
@@ -69,7 +70,7 @@ def command(face: Face) -> int:
             "kind": "doctor",
             "id": where.id,
             "status": "usable" if usable else "unusable",
-            "file_system": file_system_type(where.here),
+            "file_system": file_system_kind(where.here),
             "holds": {finding.name: finding.holds for finding in findings},
             **isolated,
             "keys": own.document(rules.settings),
@@ -97,7 +98,7 @@ def _where() -> _Where:
 
 
 def _kernel(here: str, findings: tuple[Finding, ...]) -> list[Report]:
-    kind = file_system_type(here)
+    kind = file_system_kind(here) or "an unknown file system"
     if len(findings) == 1:
         return [Report("Atomic", f"{findings[0].name} on {kind}: {findings[0].reason}", False, needed=True)]
     return [

@@ -55,19 +55,6 @@ def require_usable(findings: tuple[Finding, ...]) -> None:
         raise Unsupported(f"Holdfast cannot keep its promise here: {', '.join(missing)}")
 
 
-def file_system_type(path: str) -> str:
-    """The type of the file system a path is on, by the longest mount point above it."""
-    here = os.path.realpath(path)
-    best, kind = "", "unknown"
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
-        for line in table:
-            fields, _, rest = line.partition(" - ")
-            point = fields.split(" ")[4].replace("\\040", " ")
-            if (here + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best):
-                best, kind = point, rest.split(" ")[0]
-    return kind
-
-
 def _probe_in(place: str) -> tuple[Finding, ...]:
     first = _tried("no-replace", lambda: create_state(place))
     if not first.holds:

@@ -49,7 +49,7 @@ from holdfast.simulation.draft import NEW_DIRECTORY_MODE, Draft, Node
 from holdfast.simulation.report import target_of
 from holdfast.workspace.holes import pieces
 from holdfast.workspace.site import Site
-from holdfast.workspace.staging import Bytes, CopyOf, Source, refuse_shared_inodes
+from holdfast.workspace.staging import Bytes, CopyOf, Source, refuse_layered_directories, refuse_shared_inodes
 
 NEW_FILE_MODE = 0o644
 _PERMISSIONS = 0o777
@@ -144,6 +144,7 @@ def rehearse(
     # Of the difference and not of each step: what a later step puts right again is never changed.
     try:
         refuse_shared_inodes(change_set, seen)
+        refuse_layered_directories(site, change_set)
     except Blocked as error:
         raise Unrehearsable(error.message, tuple(reports), error.hint) from error
     return Rehearsal(plan, change_set, seen, draft.sources(), tuple(reports))

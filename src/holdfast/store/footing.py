@@ -21,13 +21,14 @@ import os
 import sqlite3
 from typing import Literal, NamedTuple
 
+from holdfast.disk.mounts import file_system_kind
+
 Mode = Literal["WAL", "DELETE"]
 # As much as a verb writes into the tables and the ledger, with a margin; a run wants as much before it starts.
 LEAST_ROOM = 1 << 20
 _SHARED_MEMORY_STRIDE = 4096
 # What lies under an overlay is not told.
 _COPY_ON_WRITE = frozenset({"btrfs", "bcachefs", "nilfs2"})
-_LOOK = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Footing(NamedTuple):
@@ -38,7 +39,7 @@ class Footing(NamedTuple):
 
 
 def footing_of(directory: str) -> Footing:
-    return judged(os.statvfs(directory), _kind(directory))
+    return judged(os.statvfs(directory), file_system_kind(directory))
 
 
 def judged(about: os.statvfs_result, kind: str) -> Footing:
@@ -47,23 +48,6 @@ def judged(about: os.statvfs_result, kind: str) -> Footing:
     has_room = not about.f_blocks or about.f_bavail * about.f_frsize >= LEAST_ROOM
     maps_safely = not 0 < block < _SHARED_MEMORY_STRIDE and kind not in _COPY_ON_WRITE
     return Footing(has_room, "WAL" if maps_safely else "DELETE")
-
-
-def _kind(directory: str) -> str:
-    """The kind of file system by its name; empty where the kernel shows no mounts.
-
-    By the id of the mount: on btrfs the device of a file is none that the table of mounts has.
-    """
-    fd = os.open(directory, _LOOK)
-    try:
-        with open(f"/proc/self/fdinfo/{fd}", "rb") as about, open("/proc/self/mountinfo", "rb") as table:
-            mount = next(line.split()[1] for line in about if line.startswith(b"mnt_id:"))
-            found = next((line for line in table if line.split(None, 1)[0] == mount), b"")
-    except FileNotFoundError:
-        return ""
-    finally:
-        os.close(fd)
-    return found.partition(b" - ")[2].partition(b" ")[0].decode("ascii", "replace")
 
 
 def set_mode(db: sqlite3.Connection, mode: Mode) -> None:

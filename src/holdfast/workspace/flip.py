@@ -183,6 +183,8 @@ class Flipper:
         try:
             self._rename(directory, name, slot_directory, slot, leaving, entering)
         except OSError as error:
+            if error.errno == errno.EXDEV and _is_directory(leaving):
+                raise Diverged(op.path, "cannot be moved: it is on another file system, or in a layer below") from error
             if error.errno in DISPLACED:
                 raise Diverged(op.path, "was replaced or removed by somebody else") from error
             # The kernel names the slot, which tells nobody anything.

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from blake3 import blake3
 
 from holdfast.disk.calls import Calls
+from holdfast.disk.mounts import file_system_kind
 from holdfast.errors import Blocked, Conflict
 from holdfast.model.changeset import Change, ChangeSet
 from holdfast.model.image import Image, Seen
@@ -103,6 +105,7 @@ class Stage:
     def build(self, change_set: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source]) -> Staged:
         """Stage every change; raises Blocked or Conflict with the workspace untouched."""
         refuse_shared_inodes(change_set, seen)
+        refuse_layered_directories(self._site, change_set)
         self._reserve(change_set, sources)
         openings: list[Op] = []
         ops: list[Op] = []
@@ -312,6 +315,38 @@ def refuse_shared_inodes(change_set: ChangeSet, seen: Mapping[str, Seen]) -> Non
                 f"{printable(path)} has {there.stamp.links} hard links; changing it would separate them",
                 hint="Copy the file over itself first (cp -p x x.new && mv x.new x) if that is what you want.",
             )
+
+
+def refuse_layered_directories(site: Site, change_set: ChangeSet) -> None:
+    """Blocked when a directory goes that overlayfs cannot rename; asked in the rehearsal, and again just before.
+
+    Without `redirect_dir` it renames no directory that stands in a lower layer. Whether it would is asked by a rename
+    that always fails: onto our journal, a directory that is never empty.
+    """
+    going = [change.path for change in change_set.changes if _is_directory_that_goes(change)]
+    if not going or file_system_kind(site.path) != "overlay":
+        return
+    journal = site.journal()
+    site.calls.stat("head", dir_fd=journal)  # never empty
+    for path in going:
+        parent, _, name = path.rpartition("/")
+        try:
+            site.calls.rename(name, JOURNAL, src_dir_fd=site.workspace.directory(parent), dst_dir_fd=site.state.fd)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                continue  # ENOTEMPTY: it could be renamed; whatever else is wrong is met and told later
+            shown = shlex.quote(printable(path))
+            raise Blocked(
+                f"{printable(path)} is a directory of a lower layer of this overlay file system, and cannot be renamed",
+                hint="Nothing was changed. Make it a directory of the upper layer first: "
+                f"cp -a {shown} {shown}.new && rm -r {shown} && mv {shown}.new {shown}",
+            ) from error
+
+
+def _is_directory_that_goes(change: Change) -> bool:
+    if change.pre is None or change.pre.kind != "directory":
+        return False
+    return change.post is None or change.post.kind != "directory"
 
 
 def _is_closed(seen: Seen | None) -> bool:
