@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
 from guarded import ME, Ground, Interloper, as_user, contents, guard, in_child, put
 from holdfast.engine.history import collect
+from holdfast.engine.saving import kept_logs
 from holdfast.errors import Conflict, UnknownId
-from holdfast.model.plan import CommandCheck, Delete
+from holdfast.model.plan import CommandCheck, Delete, Run
 from holdfast.store.blobs import Blobs
 from holdfast.workspace.keeping import Reclaimed
 
@@ -126,3 +128,76 @@ def test_a_file_of_somebody_else_stays_in_its_slot(public: Path) -> None:
         assert contents(ground.tree()) == {"foreign": b"root's", "a": b"mine"}
 
     as_user(public, act)
+
+
+# ── beside somebody who is at work ──
+
+
+def _gc_elsewhere(path: Path) -> None:
+    """gc --keep-days 0 in a process of its own."""
+
+    def gc() -> None:
+        with holdfast.open(str(path)) as hf:
+            hf.gc(keep_days=0)
+
+    assert in_child(gc) == 0
+
+
+def _simulations(ground: Ground) -> list[str]:
+    return sorted(os.listdir(ground.state / "simulations"))
+
+
+def test_gc_takes_nothing_from_a_running_apply(tmp_path: Path) -> None:
+    """Between the rehearsal of a command and its landing gc keeps what will land, whatever it was told to keep."""
+    ground = guard(tmp_path / "workspace", {"a": b"old"})
+    simulated = ground.hf.simulate(ground.plan(Run(("cp", "a", "b"))))
+    _gc_elsewhere(ground.path)
+    assert ground.hf.execute(simulated, approved_by=ME).status == "COMPLETED"
+    assert (ground / "b").read_bytes() == b"old"
+
+
+def test_gc_takes_nothing_from_who_executes_a_kept_simulation(tmp_path: Path) -> None:
+    """A simulation that was kept, and is being executed by another command, stays until that has landed."""
+    ground = guard(tmp_path / "workspace", {"a": b"old"})
+    first = ground.hf.simulate(ground.plan(Run(("cp", "a", "b"))))
+    id = ground.hf.keep(first, ground.hf.verify(first)).report.id
+    del first
+    simulated, verified = ground.hf.kept(id)
+    _gc_elsewhere(ground.path)
+    assert ground.hf.execute(simulated, approved_by=ME, verified=verified).status == "COMPLETED"
+    assert (ground / "b").read_bytes() == b"old"
+
+
+def test_gc_keeps_the_logs_of_a_simulation_that_waits(tmp_path: Path) -> None:
+    """The log of a check is needed as long as a kept simulation names it, however old it is."""
+    ground = guard(tmp_path / "workspace", {"a": b"old"})
+    plan = ground.plan(Run(("cp", "a", "b")), verify=(CommandCheck(("echo", "checked"), 60_000),))
+    simulated = ground.hf.simulate(plan)
+    verified = ground.hf.verify(simulated)
+    ground.hf.keep(simulated, verified)
+    assert {receipt.log_digest for receipt in verified.receipts} <= kept_logs(ground.hf.site)
+
+
+def test_simulations_that_wait_for_nobody_are_collected_at_once(tmp_path: Path) -> None:
+    """Landed, rejected, denied, or made by a process that died: gc frees them now, and says how much it freed."""
+    ground = guard(tmp_path / "workspace", {"a": b"old"})
+    make = Run(("dd", "if=/dev/urandom", "of=big", "bs=64k", "count=4"))
+    ground.apply(make)
+    simulated = ground.hf.simulate(ground.plan(make))
+    ground.hf.keep(simulated, ground.hf.verify(simulated))
+    ground.hf.reject(ground.hf.evaluate(simulated), by=ME)
+    del simulated
+
+    def die() -> None:
+        there = Ground(ground.path)
+        there.hf.simulate(there.plan(make))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_child(die) == -9
+    waiting = ground.hf.simulate(ground.plan(make))
+    kept = ground.hf.keep(waiting, ground.hf.verify(waiting)).report.id
+    del waiting
+    assert len(_simulations(ground)) > 3
+    done = ground.hf.gc(keep_days=30)
+    assert _simulations(ground) == [kept]
+    assert done.bytes > 3 * 200_000

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.disk.calls import CALLS
-from holdfast.workspace.holes import CHUNK, ZEROS, pieces
+from holdfast.disk.holes import CHUNK, ZEROS, pieces
 from holdfast.workspace.observe import content_digest
 
 # Offsets around pages and chunks, where mistakes live.

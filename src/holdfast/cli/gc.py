@@ -15,6 +15,8 @@ def command(face: Face, keep_days: int) -> None:
     """Forget old files past keeping: of executions, of kept plans and simulations.
 
     The ten newest executions stay, whatever their age, and so does what was approved and still waits to land.
+    A simulation that landed, was rejected or denied, or was left by a process that died, goes at any age.
+    Nothing is taken from a command that is running.
     """
     with changing(face) as hf:
         done = hf.gc(keep_days=keep_days)

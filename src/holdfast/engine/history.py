@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from holdfast.engine.actions import had_again, taken_away
 from holdfast.engine.job import Job
 from holdfast.engine.pipeline import Pipeline
-from holdfast.engine.saving import forget_dossiers
+from holdfast.engine.saving import forget_dossiers, kept_logs
 from holdfast.errors import Blocked, HoldfastError, InvalidInput
 from holdfast.execution.services import Action
 from holdfast.gates.change_rules import is_mass_removal
@@ -94,7 +94,8 @@ def collect(pipeline: Pipeline, *, keep_ns: int, now_ns: int) -> Reclaimed:
     """Forget the material of executions older than `keep_ns`, but never of the newest ones.
 
     Kept plans and simulations go with their age too, unless somebody approved one and it still waits to land.
-    What a run needs to go on stays, however long it waits.
+    A simulation that landed, was rejected or denied, or that nobody recorded because its process died, goes at once.
+    What a run needs to go on stays, however long it waits, and so does what a process works from now.
     """
     from holdfast.engine.run_papers import needed_by_runs  # only gc asks, and every verb would pay for it
 
@@ -107,8 +108,10 @@ def collect(pipeline: Pipeline, *, keep_ns: int, now_ns: int) -> Reclaimed:
         result = reclaim(pipeline.site, forget=old, pack=pack, needed_blobs=logs)
         pipeline.records.forget_material(list(result.forgotten))
         Running(pipeline.site.state).tidy({row.id for row in rows} - set(result.forgotten))
-        papers = forget_dossiers(pipeline.site, now_ns - keep_ns, _awaited(pipeline, now_ns, needed.simulations))
-        return result._replace(papers=papers)
+        awaited = _awaited(pipeline, now_ns, needed.simulations)
+        waiting = _waiting(pipeline)
+        papers, freed = forget_dossiers(pipeline.site, now_ns - keep_ns, awaited, lambda id: id in waiting)
+        return result._replace(papers=papers, bytes=result.bytes + freed)
 
 
 def _awaited(pipeline: Pipeline, now_ns: int, asked: frozenset[str]) -> frozenset[str]:
@@ -123,6 +126,18 @@ def _awaited(pipeline: Pipeline, now_ns: int, asked: frozenset[str]) -> frozense
     wanted = approved | asked
     plans = {paper.subject for paper in records.papers("simulations") if paper.id in wanted}
     return frozenset(wanted | plans)
+
+
+def _waiting(pipeline: Pipeline) -> set[str]:
+    """Simulations that could still land: recorded, and neither landed nor rejected nor denied."""
+    records = pipeline.records
+    landed = {str(row.summary.get("simulation")) for row in records.executions() if row.status == "COMPLETED"}
+    rejected = {paper.subject for paper in records.papers("approvals") if paper.document["answer"] == "reject"}
+    verdicts: dict[str, str] = {}
+    for paper in records.papers("decisions"):  # newest first
+        verdicts.setdefault(paper.subject, str(paper.document["verdict"]))
+    denied = {id for id, verdict in verdicts.items() if verdict == "DENY"}
+    return {paper.id for paper in records.papers("simulations")} - landed - rejected - denied
 
 
 def _until(paper: Paper) -> int:
@@ -218,6 +233,7 @@ def _log_digests(pipeline: Pipeline) -> set[str]:
     """Logs of checks, which `show` still wants to print; inputs of decisions, for a replay; texts of patches;
     and what agents said and asked, which the ledger names."""
     wanted = {str(paper.document["inputs"]) for paper in pipeline.records.papers("decisions")}
+    wanted |= kept_logs(pipeline.site)
     for row in pipeline.records.executions():
         document = pipeline.records.execution(row.id)[1]
         wanted.update(receipt["log_digest"] for receipt in (document or {}).get("receipts", ()))

@@ -15,7 +15,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
-from holdfast.errors import Blocked, Conflict, Tampering, UnknownId
+from holdfast.disk.holes import pieces
+from holdfast.errors import Blocked, Conflict, HoldfastError, Tampering, UnknownId
 from holdfast.model.changeset import ChangeSet
 from holdfast.model.image import Seen
 from holdfast.model.path import parent_of, printable
@@ -23,9 +24,8 @@ from holdfast.model.plan import Content, FromFile, Inline, Plan, Step, Update, W
 from holdfast.model.saved_plan import digested, plan_from
 from holdfast.model.saved_simulation import change_set_from, change_set_rows, kept_report, kept_report_from
 from holdfast.model.simulation import Simulation
-from holdfast.store.dossier import SHELVES, Dossiers
+from holdfast.store.dossier import SHELVES, Dossiers, InUse
 from holdfast.workspace.flip import DISPLACED
-from holdfast.workspace.holes import pieces
 from holdfast.workspace.observe import content_digest, observe
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import CopyOf, Held, Source, source_pieces
@@ -95,8 +95,8 @@ def save_simulation(
     for number, change in enumerate(change_set.changes):
         if change.path in sources and change.post is not None and change.post.kind == "file":
             files.append((str(number), _source_pieces(site, sources[change.path])))
-    Dossiers(site.state, "simulations").write(report.id, files)
-    return _sources(site, report.id, change_set)
+    held = Dossiers(site.state, "simulations").write(report.id, files)
+    return _sources(site, report.id, change_set, held)
 
 
 def load_simulation(site: Site, id: str, *, gated: bool = False) -> Kept:
@@ -105,6 +105,7 @@ def load_simulation(site: Site, id: str, *, gated: bool = False) -> Kept:
     `gated`: whether the parts belong together is left to the hard gates, which say it and record it.
     """
     dossiers = Dossiers(site.state, "simulations")
+    held = dossiers.hold(id)
     report = _sound(lambda: kept_report_from(json.loads(dossiers.read(id, "report"))))
     if report.id != id:
         raise Tampering(f"the report of {id} is another one", hint=_HINT)
@@ -113,7 +114,7 @@ def load_simulation(site: Site, id: str, *, gated: bool = False) -> Kept:
     if not gated:
         _require_together(plan, report, change_set)
     _require_bytes(site, id, change_set)
-    return Kept(plan, report, change_set, _sources(site, id, change_set))
+    return Kept(plan, report, change_set, _sources(site, id, change_set, held))
 
 
 def seen_now(site: Site, change_set: ChangeSet) -> dict[str, Seen]:
@@ -141,16 +142,35 @@ def sweep_dossiers(site: Site) -> None:
         Dossiers(site.state, shelf).sweep()
 
 
-def forget_dossiers(site: Site, before_ns: int, wanted: frozenset[str] = frozenset()) -> int:
-    """Remove plans and simulations kept before this moment, but for those wanted; how many. The ledger knows them."""
-    forgotten = 0
+def forget_dossiers(
+    site: Site, before_ns: int, wanted: frozenset[str], waits: Callable[[str], bool]
+) -> tuple[int, int]:
+    """Remove plans and simulations kept before this moment, but for those wanted; how many, and the bytes freed.
+
+    A simulation that does not wait for anybody goes at any age. What somebody works from stays. The ledger knows them.
+    """
+    freed = []
     for shelf in SHELVES:
         dossiers = Dossiers(site.state, shelf)
         for id in dossiers.ids():
-            if id not in wanted and dossiers.made_ns(id) < before_ns:
-                dossiers.remove(id)
-                forgotten += 1
-    return forgotten
+            if id not in wanted and (dossiers.made_ns(id) < before_ns or not (shelf == "plans" or waits(id))):
+                freed.append(dossiers.collect(id))
+    done = [size for size in freed if size is not None]
+    return len(done), sum(done)
+
+
+def kept_logs(site: Site) -> set[str]:
+    """The digests of the logs that kept simulations name: what lands later still shows them."""
+    dossiers = Dossiers(site.state, "simulations")
+    found: set[str] = set()
+    for id in dossiers.ids():
+        try:
+            report = kept_report_from(json.loads(dossiers.read(id, "report")))
+        except (HoldfastError, ValueError, KeyError, TypeError):
+            continue  # damaged: nothing can land from it
+        found |= {receipt.log_digest for receipt in report.receipts}
+        found |= {step.receipt.log_digest for step in report.steps if step.receipt is not None}
+    return found
 
 
 def _observed(site: Site, path: str) -> Seen | None:
@@ -162,13 +182,14 @@ def _observed(site: Site, path: str) -> Seen | None:
         raise
 
 
-def _sources(site: Site, id: str, change_set: ChangeSet) -> dict[str, Source]:
+def _sources(site: Site, id: str, change_set: ChangeSet, held: InUse) -> dict[str, Source]:
+    """They hold the dossier as long as anybody holds them."""
     dossiers = Dossiers(site.state, "simulations")
     kept = set(dossiers.names(id))
     found: dict[str, Source] = {}
     for number, change in enumerate(change_set.changes):
         if str(number) in kept:
-            found[change.path] = CopyOf(lambda name=str(number): dossiers.opened(id, name))  # type: ignore[misc]
+            found[change.path] = CopyOf(lambda name=str(number), held=held: dossiers.opened(id, name))  # type: ignore[misc]
     return found
 
 

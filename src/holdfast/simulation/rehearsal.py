@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol, assert_never
 from blake3 import blake3
 
 from holdfast.disk.calls import CALLS
+from holdfast.disk.holes import pieces
 from holdfast.errors import Blocked, InvalidPath
 from holdfast.model.changeset import ChangeSet
 from holdfast.model.check import quoted
@@ -47,7 +48,6 @@ from holdfast.model.plan import (
 from holdfast.model.simulation import Simulation
 from holdfast.simulation.draft import NEW_DIRECTORY_MODE, Draft, Node
 from holdfast.simulation.report import target_of
-from holdfast.workspace.holes import pieces
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import Bytes, CopyOf, Source, refuse_layered_directories, refuse_shared_inodes
 

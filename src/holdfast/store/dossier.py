@@ -8,6 +8,9 @@ Invariants
   E2  One that is being written is locked by the kernel, so `sweep` takes only what a dead process had begun.
   E3  Nothing in it is believed: whoever reads it checks digests. So it is written without waiting for the disk;
       one that a power cut damaged is refused, and made again.
+  E4  Whoever works from a dossier holds it (`InUse`), by a lock of the kernel that ends with the process;
+      `collect` leaves it alone until then.
+  E5  Holes of a file stay holes: a dossier takes no more room than what it was made of.
 """
 
 from __future__ import annotations
@@ -16,11 +19,13 @@ import errno
 import fcntl
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 from holdfast.disk.calls import Calls
 from holdfast.disk.confined import Root
+from holdfast.disk.holes import end_pieces, put_piece
 from holdfast.errors import Tampering, UnknownId
 from holdfast.store.private import READ, open_regular
 
@@ -32,6 +37,16 @@ _LIMIT = 1 << 30
 _AGAIN = "Simulate again; nothing was changed."
 
 
+class InUse:
+    """As long as this object lives, nobody removes the dossier (E4)."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+
 class Dossiers:
     """All dossiers of one kind."""
 
@@ -40,19 +55,23 @@ class Dossiers:
         self._calls: Calls = state.calls
         self._shelf = shelf
 
-    def write(self, id: str, files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
-        """Put a dossier on the shelf; one that is there already is the same, by its id."""
+    def write(self, id: str, files: Iterable[tuple[str, Iterable[bytes]]]) -> InUse:
+        """Put a dossier on the shelf, in use; one that is there already is the same, by its id."""
         temporary = f"new-{os.getpid()}-{os.urandom(4).hex()}"
         directory = self._begun(temporary)
         try:
             for name, pieces in files:
                 self._write_file(directory, name, pieces)
-            shelf = self._folder()
-            self._calls.move(temporary, shelf, id, shelf)
+            with self._alone() as shelf:
+                self._calls.move(temporary, shelf, id, shelf)
+                fcntl.flock(directory, fcntl.LOCK_SH)
+            self._state.forget()
+            return InUse(os.dup(directory))
         except OSError as error:
             self._remove(temporary)
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
+            return self.hold(id)
         except BaseException:
             # Ctrl-C too, and whatever the pieces raise while they are read: half a dossier is nobody's.
             self._remove(temporary)
@@ -60,6 +79,18 @@ class Dossiers:
         finally:
             self._calls.close(directory)
             self._state.forget()
+
+    def hold(self, id: str) -> InUse:
+        """Keep it from being removed; UnknownId when there is none, or it is just going."""
+        if not _ID.fullmatch(id):
+            raise UnknownId(f"{id!r} is not an id")
+        with self._alone():
+            try:
+                directory = self._state.open_directory(f"{self._shelf}/{id}")
+            except FileNotFoundError:
+                raise UnknownId(f"there is no {id} any more", hint=_AGAIN) from None
+            fcntl.flock(directory, fcntl.LOCK_SH)
+        return InUse(directory)
 
     def read(self, id: str, name: str) -> bytes:
         """A small file of a dossier; UnknownId when there is no such dossier."""
@@ -97,8 +128,28 @@ class Dossiers:
         return self._calls.fstat(self._state.directory(f"{self._shelf}/{id}")).st_mtime_ns
 
     def remove(self, id: str) -> None:
+        """By who made it, and works from it no more."""
         if _ID.fullmatch(id):
             self._remove(id)
+
+    def collect(self, id: str) -> int | None:
+        """Remove a dossier unless somebody works from it (E4): the bytes freed, or None where it stays."""
+        going = f"new-{os.getpid()}-{os.urandom(4).hex()}"
+        with self._alone() as shelf:
+            try:
+                directory = self._state.open_directory(f"{self._shelf}/{id}")
+            except FileNotFoundError:
+                return None
+            try:
+                fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Under this name a crash leaves something that `sweep` knows.
+                self._calls.rename(id, going, src_dir_fd=shelf, dst_dir_fd=shelf)
+            except BlockingIOError:
+                return None
+            finally:
+                self._calls.close(directory)
+        self._state.forget()
+        return self._remove(going)
 
     def sweep(self) -> None:
         """Remove what a crash left half written (E2)."""
@@ -108,26 +159,30 @@ class Dossiers:
 
     def _begun(self, name: str) -> int:
         """A folder of its own, locked from its first moment on; the caller closes it."""
-        shelf = self._folder()
-        fcntl.flock(shelf, fcntl.LOCK_EX)
-        try:
+        with self._alone() as shelf:
             self._calls.mkdir(name, 0o700, dir_fd=shelf)
             directory = self._state.open_directory(f"{self._shelf}/{name}")
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        finally:
-            fcntl.flock(shelf, fcntl.LOCK_UN)
         return directory
 
-    def _is_abandoned(self, name: str) -> bool:
-        shelf = self._folder()
-        # Whoever begins a dossier holds the shelf until the new folder is locked.
-        fcntl.flock(shelf, fcntl.LOCK_EX)
+    @contextmanager
+    def _alone(self) -> Iterator[int]:
+        """The shelf, held while a dossier begins, gets its name, comes into use or loses its name."""
+        self._folder()  # made, where it is the first
+        shelf = self._state.open_directory(self._shelf)
         try:
-            directory = self._state.open_directory(f"{self._shelf}/{name}")
-        except FileNotFoundError:
-            return False
+            fcntl.flock(shelf, fcntl.LOCK_EX)
+            yield shelf
         finally:
-            fcntl.flock(shelf, fcntl.LOCK_UN)
+            self._calls.close(shelf)
+
+    def _is_abandoned(self, name: str) -> bool:
+        # Whoever begins a dossier holds the shelf until the new folder is locked.
+        with self._alone():
+            try:
+                directory = self._state.open_directory(f"{self._shelf}/{name}")
+            except FileNotFoundError:
+                return False
         try:
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -153,17 +208,21 @@ class Dossiers:
         fd = self._calls.open(name, _NEW, 0o600, dir_fd=directory)
         try:
             for piece in pieces:
-                while piece:
-                    piece = piece[self._calls.write(fd, piece) :]
+                put_piece(self._calls, fd, piece)
+            end_pieces(self._calls, fd)
         finally:
             self._calls.close(fd)
 
-    def _remove(self, name: str) -> None:
+    def _remove(self, name: str) -> int:
+        """The bytes freed, as the disk counts them."""
         try:
             directory = self._state.directory(f"{self._shelf}/{name}")
         except FileNotFoundError:
-            return
+            return 0
+        freed = 0
         for file in self._calls.names(directory):
+            freed += self._calls.stat(file, dir_fd=directory, follow_symlinks=False).st_blocks * 512
             self._calls.unlink(file, dir_fd=directory)
         self._state.forget()
         self._calls.rmdir(name, dir_fd=self._folder())
+        return freed

@@ -35,12 +35,12 @@ from types import TracebackType
 from typing import NamedTuple
 
 from holdfast.disk.confined import Root
+from holdfast.disk.holes import CHUNK
 from holdfast.errors import Blocked, Conflict, Locked
 from holdfast.model.path import printable
 from holdfast.workspace.gitplace import small
 from holdfast.workspace.gitsettings import Person
 from holdfast.workspace.gittree import Entry
-from holdfast.workspace.holes import CHUNK
 from holdfast.workspace.plumbing import Git, inside
 from holdfast.workspace.repository import Repository
 from holdfast.workspace.staging import write_all

@@ -23,13 +23,13 @@ from typing import NamedTuple, TypeAlias
 from blake3 import blake3
 
 from holdfast.disk.confined import Root
+from holdfast.disk.holes import CHUNK, pieces
 from holdfast.errors import Blocked, Conflict
 from holdfast.model.changeset import Change
 from holdfast.model.image import Image
 from holdfast.model.path import parent_of, printable
 from holdfast.workspace.gitobjects import Digests, Written, content_digests, of_bytes, write_objects
 from holdfast.workspace.gittree import LINK, Entry, object_id
-from holdfast.workspace.holes import CHUNK, pieces
 from holdfast.workspace.observe import look
 from holdfast.workspace.plumbing import Git
 from holdfast.workspace.repository import Repository

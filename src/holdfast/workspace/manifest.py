@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.disk.confined import Root
+from holdfast.disk.holes import pieces
 from holdfast.errors import Blocked, HoldfastError, InvalidInput, Tampering
 from holdfast.model.changeset import Change
 from holdfast.model.fitting import is_digest, is_real
@@ -32,7 +33,6 @@ from holdfast.store.large_blobs import Stock
 from holdfast.workspace.block import sealed
 from holdfast.workspace.borrowed import blobs_of_head, head_of
 from holdfast.workspace.hidden import Roots, masked_paths
-from holdfast.workspace.holes import pieces
 from holdfast.workspace.ignored import ignored_paths
 from holdfast.workspace.site import Site
 from holdfast.workspace.tree import Snapshot, snapshot

@@ -15,10 +15,10 @@ import time
 from blake3 import blake3
 
 from holdfast.disk.calls import Calls
+from holdfast.disk.holes import CHUNK, pieces
 from holdfast.errors import Blocked, Conflict
 from holdfast.model.image import Image, Kind, Seen, Stamp, Xattrs
 from holdfast.model.path import printable
-from holdfast.workspace.holes import CHUNK, pieces
 
 # Kernels without fine-grained time stamps tick every 1 to 10 ms; two ticks are safe.
 RACY_NS = 20_000_000

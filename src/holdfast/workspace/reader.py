@@ -22,6 +22,7 @@ from operator import itemgetter
 from blake3 import blake3
 
 from holdfast.disk.calls import Calls
+from holdfast.disk.holes import pieces
 from holdfast.workspace.block import (
     BLOCK_DEVICE,
     CHARACTER_DEVICE,
@@ -40,7 +41,6 @@ from holdfast.workspace.block import (
     packed_xattrs,
     row_of,
 )
-from holdfast.workspace.holes import pieces
 from holdfast.workspace.observe import RACY_NS, read_xattrs
 
 # Rows that equal no real one, nor what NEVER stands for, and can be packed like any other.

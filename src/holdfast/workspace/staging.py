@@ -22,13 +22,13 @@ from typing import NamedTuple, TypeAlias
 from blake3 import blake3
 
 from holdfast.disk.calls import Calls
+from holdfast.disk.holes import end_pieces, pieces, put_piece
 from holdfast.disk.mounts import file_system_kind
 from holdfast.errors import Blocked, Conflict
 from holdfast.model.changeset import Change, ChangeSet
 from holdfast.model.image import Image, Seen
 from holdfast.model.path import printable
 from holdfast.store.journal import Op, Parent
-from holdfast.workspace.holes import ZEROS, pieces
 from holdfast.workspace.observe import read_xattrs, stamp_of
 from holdfast.workspace.site import JOURNAL, Site
 
@@ -254,11 +254,8 @@ class Stage:
                 if size > image.size:
                     break  # it grew; the digest will say so
                 hasher.update(chunk)
-                if chunk is ZEROS or chunk.count(0) == len(chunk):
-                    self._calls.lseek(fd, len(chunk), os.SEEK_CUR)  # keep the hole
-                else:
-                    write_all(self._calls, fd, chunk)
-            self._calls.truncate(fd, self._calls.lseek(fd, 0, os.SEEK_CUR))
+                put_piece(self._calls, fd, chunk)
+            end_pieces(self._calls, fd)
         finally:
             self._calls.close(reading)
         if size != image.size or hasher.hexdigest() != image.digest:

@@ -1,10 +1,11 @@
-"""Read a file piece by piece, and its holes not at all.
+"""Copy a file piece by piece: its holes are not read, and stay holes in the copy.
 
 A hole reads as zeros, at a tenth of the speed at which zeros can be hashed:
 without this, a sparse file of 100 GiB costs minutes before anything happens to it.
 
 Invariant E1: the pieces joined are the bytes of the file, as long as nobody writes to it.
 Whoever needs proof compares stamps or digests afterwards, as with any other read.
+Invariant E2: a copy made with `put_piece` and `end_pieces` has the same bytes, and takes no more room.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from holdfast.disk.calls import Calls
 CHUNK = 1 << 20
 # A piece that is this very object is a hole.
 ZEROS = bytes(CHUNK)
+_PAGE = 4096  # less is not worth a hole
 
 
 def pieces(calls: Calls, fd: int) -> Iterator[bytes]:
@@ -42,6 +44,29 @@ def pieces(calls: Calls, fd: int) -> Iterator[bytes]:
                 return  # somebody cut it off
             yield chunk
             at += len(chunk)
+
+
+def put_piece(calls: Calls, fd: int, piece: bytes) -> None:
+    """Write a piece at the current place, or go past it where it is nothing but zeros."""
+    if piece is ZEROS or (len(piece) >= _PAGE and piece == ZEROS[: len(piece)]):
+        calls.lseek(fd, len(piece), os.SEEK_CUR)
+        return
+    written = calls.write(fd, piece)
+    while written < len(piece):
+        piece = piece[written:]
+        written = calls.write(fd, piece)
+
+
+def end_pieces(calls: Calls, fd: int) -> None:
+    """Give the file its length, also where it ends with a hole."""
+    calls.truncate(fd, calls.lseek(fd, 0, os.SEEK_CUR))
+
+
+def copy_pieces(calls: Calls, reading: int, writing: int) -> None:
+    """All of a file that was just opened, into a new one."""
+    for piece in pieces(calls, reading):
+        put_piece(calls, writing, piece)
+    end_pieces(calls, writing)
 
 
 def _next(calls: Calls, fd: int, at: int, what: int, size: int) -> int:
