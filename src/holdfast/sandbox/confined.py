@@ -96,11 +96,14 @@ def run_confined(
         descriptors.append(packed(spec, task))
         helpers = _helper_command(command, view, profile, spec, (*descriptors, *ends), descriptors[-1])
         said = _Said(reading)
-        watch = _watch(view, profile, stop)
+        meter = _meter(view, profile)
+        watch: Watch = meter if stop is None else lambda pid, printed: stop() or meter(pid, printed)
         with beside(helpers, on_output=on_output, watch=watch, ended=said.it_ended) as finish:
             if begun is not None:
                 begun()
             finished = finish()
+        if not finished.stopped and not finished.timed_out:
+            finished = finished._replace(stopped=meter.last_look())
         return _result(command, profile, finished, said.report())
     finally:
         for fd in (reading, *descriptors):
@@ -243,13 +246,12 @@ def _layer_row(layer: Layer) -> LayerRow:
     return parent, os.path.relpath(layer.upper, parent), os.path.relpath(layer.work, parent)
 
 
-def _watch(view: View, profile: Profile, stop: Stop | None) -> Watch:
+def _meter(view: View, profile: Profile) -> Meter:
     written_to = (view.layers[-1].upper if view.layers else view.base, *((profile.home,) if profile.home else ()))
     try:
-        meter = Meter(profile.limits, written_to)
+        return Meter(profile.limits, written_to)
     except OSError as error:
         raise SandboxUnavailable(f"what the program may write to is not there: {error}") from error
-    return meter if stop is None else lambda pid, printed: stop() or meter(pid, printed)
 
 
 def _helper_command(

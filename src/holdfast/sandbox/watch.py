@@ -5,7 +5,8 @@ What is over its limit is named, and the whole run ends.
 
     memory      resident pages of all processes, shared ones counted once; scratch space; files without a name in memory
     processes   how many there are, threads not counted
-    disk        what the topmost layer, or the copy, and a home on the disk have grown to; open files without a name
+    disk        what the topmost layer, or the copy, and a home on the disk have grown to, holes in files included,
+                since all of it may be kept; open files without a name
 
 Between two looks (50 ms) a run can go beyond a limit by what the machine does in that time.
 Looking at the disk takes longer the more there is, so it is done less often then: at most a tenth of the time.
@@ -74,6 +75,12 @@ class Meter:
         if limits.memory_bytes and self._memory(family) > limits.memory_bytes:
             return "memory"
         return "disk" if limits.disk_bytes and self._disk_is_full(family) else ""
+
+    def last_look(self) -> str:
+        """When the run is over: what it did since the look before, or in less time than a look takes."""
+        return (
+            "disk" if self._limits.disk_bytes and self._written([]) - self._at_start > self._limits.disk_bytes else ""
+        )
 
     def _memory(self, family: list[int]) -> int:
         held = _scratch_bytes(family) + nameless_bytes(family, in_memory=True)
@@ -168,7 +175,7 @@ def _descriptors(pid: int) -> list[str]:
 
 
 def _size_of(directory: str) -> tuple[int, bool]:
-    """Bytes on the disk below a directory, and whether some of it could not be seen.
+    """Bytes below a directory, and whether some of it could not be seen. A file counts with its whole length.
 
     An empty file counts too: file systems run out of them as they run out of bytes.
     """
@@ -179,7 +186,8 @@ def _size_of(directory: str) -> tuple[int, bool]:
             with os.scandir(os.fspath(waiting.pop())) as entries:
                 for entry in entries:
                     about = entry.stat(follow_symlinks=False)
-                    total += max(about.st_blocks * _BLOCK, _EACH)
+                    length = about.st_size if stat.S_ISREG(about.st_mode) else 0
+                    total += max(length, about.st_blocks * _BLOCK, _EACH)
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
         except FileNotFoundError:

@@ -16,10 +16,10 @@ from blake3 import blake3
 
 from holdfast.disk.calls import Calls
 from holdfast.disk.confined import Root
+from holdfast.disk.holes import pieces
 from holdfast.errors import Tampering
 
 OBJECTS = "objects"
-_PIECE = 1 << 22
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -106,8 +106,7 @@ class Blobs:
     def _pieces(self, digest: str) -> Iterator[bytes]:
         fd = self.open(digest)
         try:
-            while piece := self._calls.read(fd, _PIECE):
-                yield piece
+            yield from pieces(self._calls, fd)
         finally:
             self._calls.close(fd)
 

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from blake3 import blake3
 
+from holdfast.disk.holes import end_pieces, put_piece
 from holdfast.errors import InvalidInput, Tampering, UnknownId
 from holdfast.store.blobs import Blobs
 
@@ -82,8 +83,8 @@ class LargeBlobs(Blobs):
         try:
             for piece in pieces:
                 hasher.update(piece)
-                while piece:
-                    piece = piece[self._calls.write(fd, piece) :]
+                put_piece(self._calls, fd, piece)
+            end_pieces(self._calls, fd)
         finally:
             self._calls.close(fd)
         return str(hasher.hexdigest())

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from holdfast.disk.calls import CALLS
 from holdfast.disk.confined import Root
+from holdfast.disk.holes import copy_pieces
 from holdfast.errors import Blocked, Conflict
 from holdfast.model.path import printable
 from holdfast.sandbox.process import Command, run
@@ -194,8 +195,7 @@ class _Borrowing:
         try:
             writing = os.open(temporary, _NEW, 0o444, dir_fd=self._scratch)
             try:
-                while data := os.read(reading, 1 << 20):
-                    write_all(CALLS, writing, data)
+                copy_pieces(CALLS, reading, writing)
             finally:
                 os.close(writing)
         finally:

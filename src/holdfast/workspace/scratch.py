@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from holdfast.disk.calls import CALLS
+from holdfast.disk.holes import copy_pieces
 from holdfast.errors import Blocked
 from holdfast.model.changeset import Change, ChangeSet, change_set
 from holdfast.model.image import Image, Seen
@@ -66,9 +67,19 @@ def _copy_tree(source: str, target: str, place: str) -> None:
                 os.symlink(os.readlink(path), copy)
                 shutil.copystat(path, copy, follow_symlinks=False)
             else:
-                shutil.copy2(path, copy, follow_symlinks=False)
+                _copy_file(path, copy)
     for here, there in reversed(made):
         shutil.copystat(here, there)
+
+
+def _copy_file(path: str, copy: str) -> None:
+    reading = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        with open(copy, "xb", buffering=0) as writing:
+            copy_pieces(CALLS, reading, writing.fileno())
+    finally:
+        os.close(reading)
+    shutil.copystat(path, copy, follow_symlinks=False)
 
 
 def _worth_copying(path: str, place: str, device: int) -> os.stat_result | None:
