@@ -6,7 +6,11 @@ Invariants
   G3  A directory is closed to its owner only after everything inside it is done, inner ones first.
   G4  An object that already exists is named anew only if it is exactly the planned one;
       a directory is never exchanged for another one, because what is inside belongs to its name.
-  G5  Removals come first, deepest first; then everything else, parents first. Going backwards is the mirror image.
+  G5  Paths move in the order of the plan's steps: `order` gives the step of each change. Within one step removals
+      come first, deepest first; then everything else, parents first. What a flip needs goes before it, whichever step
+      it belongs to: the directory that it moves into, the objects in a directory that goes, the first half of a move.
+      Each path moves once, so several steps on one path are one flip, at the last of them, or earlier where another
+      path needs it. Going backwards is the mirror image.
   G6  Before all of them, directories closed to their owner are opened where they go or shall be open:
       without that an ordinary user can neither empty nor rename a directory of their own.
 """
@@ -16,7 +20,7 @@ from __future__ import annotations
 import errno
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from blake3 import blake3
@@ -102,17 +106,23 @@ class Stage:
         self._late_modes: list[Op] = []
         self.unsynced: list[int] = []
 
-    def build(self, change_set: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source]) -> Staged:
-        """Stage every change; raises Blocked or Conflict with the workspace untouched."""
+    def build(
+        self,
+        change_set: ChangeSet,
+        seen: Mapping[str, Seen],
+        sources: Mapping[str, Source],
+        order: Sequence[int] = (),
+    ) -> Staged:
+        """Stage every change; raises Blocked or Conflict with the workspace untouched. `order`: see `in_order`."""
         refuse_shared_inodes(change_set, seen)
         refuse_layered_directories(self._site, change_set)
         self._reserve(change_set, sources)
         openings: list[Op] = []
         ops: list[Op] = []
-        for change in _in_order(change_set):
+        for change in in_order(change_set.changes, order):
             op = self._op(change, seen, sources)
             if op.action == "mode" and _is_closed(op.post):
-                self._late_modes.insert(0, op)
+                self._late_modes.append(op)
             elif op.action == "mode" and _is_closed(op.pre):
                 openings.append(op)
             elif op.pre is not None and _is_closed(op.pre):
@@ -122,7 +132,8 @@ class Stage:
             else:
                 ops.append(op)
         openings.sort(key=lambda op: op.path)
-        return Staged((*openings, *ops, *self._late_modes), self._parents(change_set))
+        late = sorted(self._late_modes, key=lambda op: op.path, reverse=True)  # G3: inner ones first
+        return Staged((*openings, *ops, *late), self._parents(change_set))
 
     def close(self) -> None:
         try:
@@ -198,7 +209,7 @@ class Stage:
         finally:
             self._calls.close(fd)
         if open_image != image:
-            self._late_modes.insert(0, Op("mode", path, "", seen, Seen(image, seen.stamp)))
+            self._late_modes.append(Op("mode", path, "", seen, Seen(image, seen.stamp)))
         return seen
 
     def _make_file(self, path: str, name: str, image: Image, source: Source | None) -> Seen:
@@ -350,7 +361,57 @@ def _is_closed(seen: Seen | None) -> bool:
     return seen is not None and seen.image.kind == "directory" and seen.image.mode & 0o700 != 0o700
 
 
-def _in_order(change_set: ChangeSet) -> list[Change]:
-    removed = [change for change in change_set.changes if change.post is None]
-    others = [change for change in change_set.changes if change.post is not None]
-    return [*reversed(removed), *others]
+def in_order(changes: Sequence[Change], order: Sequence[int] = ()) -> list[Change]:
+    """The changes as they are carried out (G5). `order` has the number of the step of each; without it there is one."""
+    last = len(changes) - 1
+    first_removals = [last - place for place, change in enumerate(reversed(changes)) if change.post is None]
+    first_removals += [place for place, change in enumerate(changes) if change.post is not None]
+    if not order:
+        return [changes[place] for place in first_removals]
+    return _with_needs_first(changes, sorted(first_removals, key=order.__getitem__))
+
+
+def _with_needs_first(changes: Sequence[Change], wanted: Iterable[int]) -> list[Change]:
+    place_of = {change.path: place for place, change in enumerate(changes)}
+    emitted = bytearray(len(changes))
+    ordered: list[Change] = []
+
+    def needs(change: Change) -> Iterator[int]:
+        if change.post is not None:
+            above = place_of.get(change.path.rpartition("/")[0])
+            if above is not None and not _stays_directory(changes[above]):
+                yield above
+        if change.origin is not None:
+            yield place_of[change.origin]
+        if change.pre is not None and change.pre.kind == "directory" and not _stays_directory(change):
+            # Sorted by path, everything below a directory stands together, behind names that sort before its slash.
+            length = len(change.path)
+            for place in range(place_of[change.path] + 1, len(changes)):
+                path = changes[place].path
+                if not path.startswith(change.path) or path[length] > "/":
+                    return
+                if path[length] == "/" and changes[place].pre is not None:
+                    yield place
+
+    for start in wanted:
+        waiting = [start]
+        while waiting:
+            place = waiting[-1]
+            missing = [] if emitted[place] else [need for need in needs(changes[place]) if not emitted[need]]
+            if missing:
+                waiting += missing  # the last one is taken first: deepest first
+                continue
+            waiting.pop()
+            if not emitted[place]:
+                emitted[place] = 1
+                ordered.append(changes[place])
+    return ordered
+
+
+def _stays_directory(change: Change) -> bool:
+    return (
+        change.pre is not None
+        and change.post is not None
+        and change.pre.kind == "directory"
+        and change.post.kind == "directory"
+    )

@@ -25,12 +25,13 @@ import hashlib
 import os
 import time
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from holdfast.errors import Blocked, HoldfastError, NeedsHuman
 from holdfast.model.canonical import Json
 from holdfast.model.changeset import ChangeSet
+from holdfast.model.execution import Divergence
 from holdfast.model.image import Image, Seen
 from holdfast.model.path import parent_of, printable
 from holdfast.store.journal import Head, Log, Op, Parent, log_chunks, write_head
@@ -76,6 +77,7 @@ class Transaction:
         self.times_ns = array("q")
         self._flipped_ns = 0
         self.untouched: frozenset[str] = frozenset()
+        self.divergence: tuple[Divergence, ...] = ()
 
     @property
     def root(self) -> str:
@@ -87,18 +89,27 @@ class Transaction:
         return self._log.ops if self._log is not None else ()
 
     @property
-    def reads(self) -> frozenset[str]:
-        """Paths that must stand as they were found, and did."""
-        return frozenset(path for path, _ in self._reads)
+    def reads(self) -> dict[str, Image]:
+        """Paths that must stand as they were found, and what was found there."""
+        return {path: seen.image for path, seen in self._reads}
 
     @without_collector
-    def prepare(self, change_set: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source]) -> None:
-        """OPEN to PREPARED: stage, write the log, barrier 1. On any failure the stage is removed."""
+    def prepare(
+        self,
+        change_set: ChangeSet,
+        seen: Mapping[str, Seen],
+        sources: Mapping[str, Source],
+        order: Sequence[int] = (),
+    ) -> None:
+        """OPEN to PREPARED: stage, write the log, barrier 1. On any failure the stage is removed.
+
+        `order` has the number of the plan's step for each change: paths move in that order (G5 of `staging`).
+        """
         assert self.state == "OPEN"
         few = len(change_set.changes) <= FEW
         self._reads = tuple((read.path, seen[read.path]) for read in change_set.reads)
         try:
-            self._stage(change_set, seen, sources, few=few)
+            self._stage(change_set, seen, sources, order, few=few)
             self._check()
             take_mark_away(self._site, self.txn)
         except OSError as error:
@@ -170,7 +181,7 @@ class Transaction:
         """PREPARED, APPLIED or VERIFIED to ABORTED; with divergence it stays PREPARED on disk (T5)."""
         assert self.state in ("PREPARED", "APPLIED", "VERIFIED") and self._log is not None
         outcome = roll_back(self._site, self.txn, self._log)
-        self.untouched = outcome.untouched
+        self.untouched, self.divergence = outcome.untouched, outcome.divergence
         if not outcome.divergence:
             self.state = "ABORTED"
         return outcome
@@ -183,7 +194,7 @@ class Transaction:
             if error.errno in DISPLACED:
                 return None
             raise
-        seen = observe(self._calls, directory, path.rpartition("/")[2])
+        seen = observe(self._calls, directory, path.rpartition("/")[2], wait=False)
         return seen.image if seen is not None else None
 
     def abandon(self) -> None:
@@ -192,13 +203,19 @@ class Transaction:
         remove_stage(self._site, self.txn)
 
     def _stage(
-        self, change_set: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source], *, few: bool
+        self,
+        change_set: ChangeSet,
+        seen: Mapping[str, Seen],
+        sources: Mapping[str, Source],
+        order: Sequence[int],
+        *,
+        few: bool,
     ) -> None:
         make_stage(self._site, self.txn)
         stage = Stage(self._site, self.txn, few=few)
         try:
             self._progress("stage", 0, len(change_set.changes))
-            staged = stage.build(change_set, seen, sources)
+            staged = stage.build(change_set, seen, sources, order)
             self._calls.point("staged")
             why_not = why_not_restorable(staged.ops)
             if why_not:
