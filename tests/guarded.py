@@ -121,8 +121,9 @@ class Ground:
         return [row.status for row in reversed(self.hf.log(limit=-1))]
 
     def ledger_statuses(self) -> list[str]:
-        """The same, as the ledger says."""
-        return [str(entry.body["status"]) for entry in self.hf.ledger.entries() if entry.kind == "execution"]
+        """The same, as the ledger says; without entries of executions that waited for a person."""
+        ended = (entry.body for entry in self.hf.ledger.entries() if entry.kind == "execution")
+        return [str(body["status"]) for body in ended if not body.get("open")]
 
 
 def guard(path: Path, files: Mapping[str, bytes] | None = None, calls: Calls = CALLS) -> Ground:

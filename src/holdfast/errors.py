@@ -21,6 +21,7 @@
     ├── AgentFailed .......................... 11  an agent did not do what it was asked, whatever it says
     ├── Tampering ............................ 12  ledger, journal or state was edited
     │   └── StateLost                              `.holdfast` is missing where its anchor knows one
+    ├── PartlyDone ........................... 13  the files landed, a step under `continue` or `stop` failed
     └── Interrupted .......................... 130 the user pressed Ctrl-C; state is safe
 
 Each class carries its machine code, exit status and a default hint;
@@ -164,6 +165,13 @@ class Tampering(HoldfastError):
 
 class StateLost(Tampering):
     code = "state_lost"
+
+
+class PartlyDone(HoldfastError):
+    """The change stands, as its plan allows, without everything that was to be done outside the files."""
+
+    code = "partly_done"
+    exit_status = 13
 
 
 class Interrupted(HoldfastError):

@@ -169,13 +169,13 @@ def test_an_edit_of_our_new_file_before_the_commit_is_kept(tmp_path: Path, name:
         if path.name.isdecimal()
     ]
     assert b"old" in slots, "the old content of b must be kept"
-    assert ground.hf.last is not None and ground.hf.last.status == "PARTIAL"
+    assert ground.hf.last is not None and ground.hf.last.status == "FAILED"
     _assert_nobody_works_until_decided(ground)
     theirs = ground.tree()
     ground.hf.recover(accept=True)
     assert ground.tree() == theirs
     assert ground.journal() == []
-    assert ground.statuses() == ground.ledger_statuses() == ["PARTIAL"]
+    assert ground.statuses() == ground.ledger_statuses() == ["FAILED"]
     assert ground.apply(put("c", b"next")).status == "COMPLETED"
 
 

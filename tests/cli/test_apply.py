@@ -134,7 +134,7 @@ def test_a_failing_health_check_is_rolled_back(guarded: Any, write: Callable[[st
     assert done.status == 6
     assert tree() == before
     assert "Health: false exited with 1" in done.err
-    assert "Rolled back. The workspace is byte for byte as before (5 paths proven)." in done.err
+    assert "Rolled back: 5 paths proven byte for byte as before." in done.err
     assert "holdfast show e-" in done.err
 
 
@@ -157,7 +157,7 @@ def test_ctrl_c_during_a_health_check_rolls_back(guarded: Any, tree: Tree) -> No
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert b"was rolled back. The workspace is as before." in error
+    assert b"was rolled back: 1 path proven byte for byte as before." in error
     assert tree() == before
     assert guarded("log", "--json").document["items"][0]["status"] == "ROLLED_BACK"
     assert guarded("audit", "verify").status == 0

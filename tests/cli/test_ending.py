@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from guarded import Refusing, guard, put
 from holdfast.cli.ending import telling_failure
+from holdfast.cli.landing import land
 from holdfast.cli.screen import Screen
-from holdfast.errors import HoldfastError, VerificationFailed
-from holdfast.model.plan import CommandCheck
+from holdfast.errors import HoldfastError, PartlyDone, VerificationFailed
+from holdfast.model.plan import Call, CommandCheck, Plan, Service
 
 
 def _told(workspace: Path, calls: Refusing, *, health: tuple[CommandCheck, ...] = ()) -> HoldfastError:
@@ -29,7 +32,7 @@ def test_a_right_that_is_missing_is_no_matter_of_health(tmp_path: Path) -> None:
     error = _told(tmp_path, Refusing("exchange", errno.EACCES, lambda name, *rest: name == "b"))
     assert "Permission denied: 'd/b'" in error.message
     assert "Health" not in error.message
-    assert error.hint.startswith("Rolled back. The workspace is byte for byte as before (2 paths proven).")
+    assert error.hint.startswith("Rolled back: 2 paths proven byte for byte as before.")
 
 
 def test_a_failed_health_check_is_told_as_one(tmp_path: Path) -> None:
@@ -54,3 +57,33 @@ def test_a_change_that_landed_unrecorded_is_told_with_its_execution(tmp_path: Pa
 
 
 _FALSE = CommandCheck(("false",), 200)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_failed_step_under_continue_is_told_as_partly_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: Literal["text", "json"]
+) -> None:
+    """The files landed and a service action failed: exit 13, what failed, how to undo it, and the execution as JSON."""
+    ground = guard(tmp_path / "workspace", {"a": b"old"})
+    call = Service(Call("http://127.0.0.1:9/x"), Call("http://127.0.0.1:9/y"))
+    plan = Plan("go on", (put("a", b"new"), call), on_failure="continue")
+    simulated = ground.hf.simulate(plan)
+    verified = ground.hf.verify(simulated)
+    decision = ground.hf.evaluate(simulated, verified)
+    ground.hf.approve(decision, by="tester")
+    screen = Screen(form, colour=False)
+    with pytest.raises(PartlyDone) as caught:
+        land(screen, ground.hf, simulated, verified, decision)
+    id = ground.hf.log()[0].id
+    assert (caught.value.exit_status, caught.value.changed) == (13, True)
+    assert "127.0.0.1:9/x" in caught.value.message
+    assert caught.value.hint == f"Undo with: holdfast undo {id}"
+    screen.failure(caught.value)
+    told = capsys.readouterr().out
+    if form == "json":
+        document = json.loads(told)
+        assert (document["error"]["code"], document["execution"]["status"]) == ("partly_done", "PARTIAL")
+        assert (document["execution"]["id"], document["execution"]["undoable"]) == (id, True)
+    else:
+        assert "Applied 1 change" in told
+    assert (ground / "a").read_bytes() == b"new"

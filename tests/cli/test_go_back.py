@@ -113,7 +113,7 @@ def test_a_crash_is_repaired_by_the_next_verb(guarded: Any, tree: Tree) -> None:
     assert tree() != before
     done = guarded("log")
     assert done.status == 0
-    assert "was interrupted; rolled back: the workspace is as before." in done.err
+    assert "was not finished; rolled back: 2 paths proven byte for byte as before." in done.err
     assert "rolled back" in done.out
     assert tree() == before
     assert guarded("recover").out.startswith("Nothing to recover")

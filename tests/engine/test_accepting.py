@@ -56,9 +56,9 @@ def _divergent(tmp_path: Path) -> Ground:
     return ground
 
 
-def _is_partial_with_its_bytes(ground: Ground) -> None:
+def _is_left_with_its_bytes(ground: Ground) -> None:
     assert contents(ground.tree()) == {"a": b"old a", "b": _EDIT}
-    assert ground.statuses() == ground.ledger_statuses() == ["PARTIAL"]
+    assert ground.statuses() == ground.ledger_statuses() == ["FAILED"]
     row = ground.hf.log()[0]
     assert row.kept
     assert any(str(error).startswith("b ") for error in row.summary["errors"])
@@ -69,23 +69,23 @@ def _is_partial_with_its_bytes(ground: Ground) -> None:
 
 
 def test_accepting_keeps_the_old_bytes(tmp_path: Path) -> None:
-    """What a person leaves as it stands ends as PARTIAL, named in the record, with its old content still in kept/."""
+    """What a person leaves as it stands ends as FAILED, named in the record, with its old content still in kept/."""
     ground = _divergent(tmp_path)
     ground.hf.recover(accept=True)
-    _is_partial_with_its_bytes(ground)
+    _is_left_with_its_bytes(ground)
     ground.apply(put("b", b"next"))
     assert (ground / "b").read_bytes() == b"next"
 
 
 @pytest.mark.parametrize("death", _DEATHS)
 def test_an_interrupted_acceptance_keeps_the_old_bytes(tmp_path: Path, death: str) -> None:
-    """Killed anywhere after the head was written, a plain recovery ends it as PARTIAL and nobody is asked again."""
+    """Killed anywhere after the head was written, a plain recovery ends it as FAILED and nobody is asked again."""
     ground = _divergent(tmp_path)
     ground.hf.close()
     assert in_child(lambda: Ground(ground.path, _DEATHS[death]()).hf.recover(accept=True)) == -9
     ground = Ground(ground.path)
     ground.hf.recover()
-    _is_partial_with_its_bytes(ground)
+    _is_left_with_its_bytes(ground)
 
 
 def test_nothing_can_be_accepted_without_the_journal(tmp_path: Path) -> None:
@@ -102,4 +102,4 @@ def test_nothing_can_be_accepted_without_the_journal(tmp_path: Path) -> None:
     os.rename(tmp_path / "elsewhere", ground.state / "journal" / folder)
     ground = ground.reopened()
     ground.hf.recover(accept=True)
-    _is_partial_with_its_bytes(ground)
+    _is_left_with_its_bytes(ground)

@@ -15,11 +15,14 @@ from pathlib import Path
 import pytest
 
 from guarded import Ground, guard
+from holdfast.cli.documents import execution_document
+from holdfast.cli.words import state
 from holdfast.disk.calls import CALLS
 from holdfast.engine.actions import from_header
 from holdfast.engine.evidence import replayed
 from holdfast.engine.replay import replay_all
 from holdfast.engine.saving import load_plan, load_simulation
+from holdfast.errors import InvalidInput
 from holdfast.model.plan import Call, CommandCheck, Inline, Service, Update, Write
 from holdfast.model.saved_simulation import kept_report_from
 from holdfast.store.blobs import Blobs
@@ -71,6 +74,20 @@ def test_a_simulation_of_the_first_version_is_read(ground: Ground) -> None:
     assert plan.verify == (CommandCheck(("/bin/true",)),)
     assert [receipt.passed for receipt in report.receipts] == [True]
     assert _bytes_of(sources["built"]) == b"made\n"
+
+
+def test_a_partial_execution_of_the_first_version_landed_nothing(ground: Ground) -> None:
+    """PARTIAL then meant a rollback that left something to others: it is shown so, and undo has nothing to take."""
+    kept = json.loads((GOLDEN / "executions" / "partial-1.json").read_text())
+    ground.hf.ledger.append("execution", kept["body"], kept["at_ns"])
+    ground.hf.recover()
+    (row,) = ground.hf.log()
+    assert (row.status, row.landed, row.live, state(row)) == ("PARTIAL", False, False, "rolled back in part")
+    shown = execution_document(*ground.hf.show(row.id))
+    assert (shown["status"], shown["state"], shown["undoable"]) == ("PARTIAL", "PARTIAL", False)
+    assert shown["errors"] == kept["body"]["errors"]
+    with pytest.raises(InvalidInput, match="ended as PARTIAL and left nothing to undo"):
+        ground.hf.undo(row.id)
 
 
 def _bytes_of(source: object) -> bytes:

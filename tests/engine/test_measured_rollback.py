@@ -15,7 +15,7 @@ _SICK = (CommandCheck(("false",), 50),)
 
 
 def test_old_bytes_altered_in_their_slot_are_not_called_rolled_back(tmp_path: Path) -> None:
-    """Somebody rewrote the old file while it was put away, size and time as before: PARTIAL, and a person is needed."""
+    """Somebody rewrote the old file while it was put away, size and time as before: FAILED, and a person is needed."""
     ground = guard(tmp_path / "workspace", {"a": b"0123\n", "b": b"b old\n"}, calls := FaultyCalls())
     rehearsal = ground.hf.simulate(ground.plan(put("a", b"new\n"), put("b", b"new\n"), health=_SICK))
 
@@ -30,8 +30,8 @@ def test_old_bytes_altered_in_their_slot_are_not_called_rolled_back(tmp_path: Pa
     assert (ground / "a").read_bytes() == b"EVIL\n"
     done = ground.hf.last
     assert done is not None
-    assert (done.status, done.proven, [item.path for item in done.divergence]) == ("PARTIAL", 1, ["a"])
-    assert ground.statuses() == ground.ledger_statuses() == ["PARTIAL"]
+    assert (done.status, done.proven, [item.path for item in done.divergence]) == ("FAILED", 1, ["a"])
+    assert ground.statuses() == ground.ledger_statuses() == ["FAILED"]
     document = ground.hf.show(done.id)[1]
     assert document is not None
     assert document["snapshot_before"] != document["snapshot_after"]

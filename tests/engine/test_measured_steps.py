@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from guarded import ME, Ground, guard, put
-from holdfast.engine.results import step_results
+from holdfast.engine.results import Measured, step_results
 from holdfast.model.plan import Delete, Move, Read, Step
 from holdfast.simulation.rehearsal import StepReport
 from holdfast.workspace.transaction import Transaction, new_txn
@@ -37,7 +37,12 @@ def _measured(ground: Ground, steps: tuple[Step, ...], *lost: str) -> list[bool]
     transaction.apply()
     transaction.verify()
     transaction.commit()
-    return [result.success for result in step_results(again.steps, transaction, replace(done, steps=()))]
+    return [result.success for result in step_results(again.steps, _look(transaction), replace(done, steps=()))]
+
+
+def _look(transaction: Transaction) -> Measured:
+    times = transaction.times_ns
+    return Measured(transaction.ops, times, transaction.reads, transaction.image_now, moved=bool(times))
 
 
 @pytest.mark.parametrize(
@@ -69,6 +74,10 @@ def test_a_missed_step_says_so(ground: Ground) -> None:
     transaction = Transaction(ground.hf.site, new_txn(), {})
     done = ground.apply(put("b", b"b"))
     report = StepReport(0, "write", "elsewhere", True, "creates the file", 1, 2)
-    (result,) = step_results([report], transaction, replace(done, steps=()))
-    assert (result.success, result.expected_vs_actual_match, result.actual_state_change) == (False, False, "none")
+    (result,) = step_results([report], _look(transaction), replace(done, steps=()))
+    assert (result.success, result.expected_vs_actual_match, result.actual_state_change) == (
+        False,
+        False,
+        "none: nothing",
+    )
     assert result.error_message == "not done: it is not among what landed"

@@ -165,7 +165,7 @@ def test_an_execution_whose_only_action_could_not_begin_is_undone(ground: Ground
     found = ground.hf.simulate(Plan("restart", (put("site.conf", b"two"), RESTART), on_failure="continue"))
     (home / "xdg_config_home" / "holdfast" / "config.toml").unlink()
     done = ground.hf.execute(found, approved_by=ME)
-    assert (done.status, len(done.errors)) == ("COMPLETED", 1)
+    assert (done.status, len(done.errors)) == ("PARTIAL", 1)
     ground.hf.undo(done.id)
     assert ground.tree() == before
 
@@ -200,7 +200,7 @@ def test_a_call_without_a_way_back_needs_an_explicit_yes(ground: Ground, api: Ap
 
 
 def test_what_was_called_stands_when_something_later_fails(ground: Ground, site: LittleSite, api: Api) -> None:
-    """The files go back, the record says what stands outside, and a person is needed: PARTIAL, exit 7."""
+    """The files go back, the record says what stands outside, and a person is needed: FAILED, exit 7."""
     before = ground.tree()
     with pytest.raises(NeedsHuman, match=r"POST .*/publish cannot be taken back") as caught:
         ground.apply(
@@ -210,16 +210,16 @@ def test_what_was_called_stands_when_something_later_fails(ground: Ground, site:
         )
     execution = ground.hf.last
     assert execution is not None
-    assert (execution.status, caught.value.exit_status, caught.value.changed) == ("PARTIAL", 7, True)
+    assert (execution.status, caught.value.exit_status, caught.value.changed) == ("FAILED", 7, True)
     assert ground.tree() == before
     assert f"POST {api.url}/publish cannot be taken back" in ground.hf.log()[0].summary["errors"]  # type: ignore[operator]
     assert f"holdfast show {execution.id}" in caught.value.hint
-    assert ground.ledger_statuses() == ["PARTIAL"]
+    assert ground.ledger_statuses() == ["FAILED"]
     assert ground.reopened().hf.recover() is None, "it is recorded, and nothing waits"
 
 
 def test_a_compensation_that_fails_needs_a_person(ground: Ground, site: LittleSite, api: Api) -> None:
-    """Declared and failed is as good as not declared: PARTIAL, and the record says why; the others are taken back."""
+    """Declared and failed is as good as not declared: FAILED, and the record says why; the others are taken back."""
     api.answers["DELETE /b"] = 500
     steps = (
         put("site.conf", b"two"),
@@ -228,23 +228,26 @@ def test_a_compensation_that_fails_needs_a_person(ground: Ground, site: LittleSi
     )
     with pytest.raises(NeedsHuman, match="answered 500"):
         ground.apply(*steps, health=(HttpCheck(site.url, 204, within_ms=200),))
-    assert ground.statuses() == ["PARTIAL"]
+    assert ground.statuses() == ["FAILED"]
     assert api.lines == ["POST /a", "POST /b", "DELETE /b", "DELETE /a"]
 
 
 def test_an_action_that_may_fail_is_in_the_record(ground: Ground, api: Api) -> None:
-    """With `on_failure: continue` the change stands, and what failed is among its errors."""
+    """With `on_failure: continue` the change stands as PARTIAL, what failed is among its errors, and undo takes it."""
     api.answers["POST /a"] = 500
     plan = Plan("go on", (put("site.conf", b"two"), Service(Call(f"{api.url}/a"), Call(f"{api.url}/a", "DELETE"))),
                 on_failure="continue")  # fmt: skip
     execution = ground.hf.execute(ground.hf.simulate(plan), approved_by=ME, consent=plan.id)
-    assert (execution.status, len(execution.errors)) == ("COMPLETED", 1)
+    assert (execution.status, len(execution.errors)) == ("PARTIAL", 1)
     assert ground.hf.log()[0].summary["errors"] == list(execution.errors)
     assert [(step.success, step.error_message) for step in execution.steps] == [
         (True, ""),
         (False, execution.errors[0]),
     ]
     assert not any(step.rollback_invoked for step in execution.steps)
+    assert ground.hf.log()[0].landed
+    ground.hf.undo(execution.id)
+    assert (ground / "site.conf").read_bytes() == b"one"
 
 
 # ── interruptions ──
@@ -296,7 +299,7 @@ def _die(ground: Ground, point: str, *steps: Step, health: tuple[HealthCheck, ..
 
 
 def test_accepting_leaves_what_cannot_be_taken_back_and_says_so(ground: Ground, api: Api) -> None:
-    """After a crash recovery asks for a person; `--accept` closes it as PARTIAL with what stands, and life goes on."""
+    """After a crash recovery asks for a person; `--accept` closes it as FAILED with what stands, and life goes on."""
     before = ground.tree()
     _die(ground, "commit", put("site.conf", b"two"), Service(Call(f"{api.url}/publish")))
     for _ in range(2):
@@ -305,7 +308,7 @@ def test_accepting_leaves_what_cannot_be_taken_back_and_says_so(ground: Ground, 
     assert ground.tree() == before
     found = ground.hf.recover(accept=True)
     assert found is not None and [item.path for item in found.left] == [f"POST {api.url}/publish"]
-    assert ground.statuses() == ground.ledger_statuses() == ["PARTIAL"]
+    assert ground.statuses() == ground.ledger_statuses() == ["FAILED"]
     assert f"POST {api.url}/publish cannot be taken back" in ground.hf.log()[0].summary["errors"]  # type: ignore[operator]
     assert (api.lines, ground.journal()) == (["POST /publish"], [])
     ground.apply(put("site.conf", b"three"))
@@ -313,13 +316,13 @@ def test_accepting_leaves_what_cannot_be_taken_back_and_says_so(ground: Ground, 
 
 @pytest.mark.parametrize("point", ["ledger.durable", "in-ledger", "put-away"])
 def test_an_interrupted_acceptance_is_not_asked_again(ground: Ground, api: Api, point: str) -> None:
-    """Killed while it was being recorded, an acceptance ends as PARTIAL at the next verb, with the same words."""
+    """Killed while it was being recorded, an acceptance ends as FAILED at the next verb, with the same words."""
     _die(ground, "commit", put("site.conf", b"two"), Service(Call(f"{api.url}/publish")))
     ground.hf.close()
     assert in_child(lambda: Ground(ground.path, FaultyCalls(KillAt(point))).hf.recover(accept=True)) == -9
     ground.hf = Ground(ground.path).hf
     ground.hf.recover()
-    assert ground.statuses() == ground.ledger_statuses() == ["PARTIAL"]
+    assert ground.statuses() == ground.ledger_statuses() == ["FAILED"]
     assert f"POST {api.url}/publish cannot be taken back" in ground.hf.log()[0].summary["errors"]  # type: ignore[operator]
     assert ground.journal() == []
 
@@ -329,7 +332,7 @@ def test_a_recorded_failure_is_not_asked_again(ground: Ground, api: Api) -> None
     health = (HttpCheck("http://127.0.0.1:9/", 200, within_ms=100),)
     _die(ground, "in-ledger", put("site.conf", b"two"), Service(Call(f"{api.url}/publish")), health=health)
     ground.hf.recover()
-    assert ground.statuses() == ground.ledger_statuses() == ["PARTIAL"]
+    assert ground.statuses() == ground.ledger_statuses() == ["FAILED"]
     assert (api.lines, ground.journal()) == (["POST /publish"], [])
 
 
@@ -343,7 +346,7 @@ def test_files_first_then_services_when_a_person_decides(ground: Ground, site: L
     assert site.answer() == (200, b"two")
     ground.hf.recover(accept=True)
     assert ((ground / "site.conf").read_bytes(), site.answer()) == (b"mine", (200, b"mine"))
-    assert ground.statuses() == ["PARTIAL"]
+    assert ground.statuses() == ["FAILED"]
 
 
 def test_an_edit_during_the_health_check_restarts_with_what_stands(ground: Ground, site: LittleSite) -> None:

@@ -7,7 +7,16 @@ from typing import get_args
 
 import pytest
 
-from holdfast.model.execution import MOVES, RESULT_WORDS, Execution, IllegalMove, Moment, Status, advanced
+from holdfast.model.execution import (
+    MOVES,
+    Execution,
+    IllegalMove,
+    Moment,
+    Status,
+    advanced,
+    landed_in,
+    result_word,
+)
 
 _ALL: tuple[Status, ...] = get_args(Status)
 _FRESH = Execution("e-x", "t", "p-x", "0", "0", "0")
@@ -19,12 +28,12 @@ _LEGAL = {
     ("VALIDATING", "ABORTED"),
     ("BACKING_UP", "APPLYING"),
     ("BACKING_UP", "ABORTED"),
-    ("BACKING_UP", "PARTIAL"),
-    ("BACKING_UP", "FAILED"),
-    *itertools.product(("APPLYING", "VERIFYING", "HEALTH_CHECKING"), ("ROLLED_BACK", "PARTIAL", "FAILED")),
+    *itertools.product(("BACKING_UP", "APPLYING", "VERIFYING", "HEALTH_CHECKING"), ("FAILED",)),
     ("APPLYING", "VERIFYING"),
     ("VERIFYING", "HEALTH_CHECKING"),
     ("HEALTH_CHECKING", "COMPLETED"),
+    ("HEALTH_CHECKING", "PARTIAL"),
+    ("FAILED", "ROLLED_BACK"),
 }
 
 
@@ -52,10 +61,9 @@ def test_a_life_begins_pending(status: Status) -> None:
             advanced(_FRESH, status, 1)
 
 
-@pytest.mark.parametrize("status", ["APPLYING", "VERIFYING", "HEALTH_CHECKING"])
-def test_rolled_back_needs_proof(status: Status) -> None:
+def test_rolled_back_needs_proof() -> None:
     """ROLLED_BACK is entered only with equal digests before and after."""
-    execution = _in(status)
+    execution = _in("FAILED")
     unequal = Execution(**{**_fields(execution), "before_digest": "a", "after_digest": "b"})
     with pytest.raises(IllegalMove):
         advanced(unequal, "ROLLED_BACK", 2)
@@ -68,7 +76,25 @@ def _fields(execution: Execution) -> dict[str, object]:
 
 
 def test_ends_are_ends() -> None:
-    """From an end nothing leads on, and each end has a word for other tools."""
-    ends = {status for status, moves in MOVES.items() if not moves}
-    assert ends == {"COMPLETED", "FAILED", "ROLLED_BACK", "ABORTED", "PARTIAL"} == set(RESULT_WORDS)
+    """From an end nothing leads on; a failure leads only to a finished rollback."""
+    assert {status for status, moves in MOVES.items() if not moves} == {
+        "COMPLETED",
+        "ROLLED_BACK",
+        "ABORTED",
+        "PARTIAL",
+    }
+    assert MOVES["FAILED"] == ("ROLLED_BACK",)
     assert set(MOVES) == set(_ALL)
+
+
+def test_other_tools_read_success() -> None:
+    """In a result COMPLETED is called SUCCESS; the other ends keep their names."""
+    words = {status: result_word(status) for status in ("COMPLETED", "PARTIAL", "FAILED", "ROLLED_BACK", "ABORTED")}
+    assert words.pop("COMPLETED") == "SUCCESS"
+    assert all(status == word for status, word in words.items())
+
+
+def test_an_entry_of_the_first_release_keeps_its_meaning() -> None:
+    """PARTIAL without a word about landing was a rollback that left something; only COMPLETED had landed."""
+    assert [landed_in({"status": status}) for status in ("COMPLETED", "PARTIAL", "ROLLED_BACK")] == [True, False, False]
+    assert landed_in({"status": "PARTIAL", "landed": True})

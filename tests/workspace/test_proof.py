@@ -56,7 +56,7 @@ def test_an_edit_of_the_new_file_before_the_commit(tmp_path: Path, same: bool) -
     assert contents(ground.tree()) == {"a": b"NEW", "n": b"NEW"}
     ground.hf.recover(accept=True)
     assert contents(ground.tree()) == {"a": b"NEW", "n": b"NEW"}
-    assert ground.statuses() == ["PARTIAL"]
+    assert ground.statuses() == ["FAILED"]
 
 
 def test_a_rollback_does_not_take_somebody_elses_bytes_along(tmp_path: Path) -> None:

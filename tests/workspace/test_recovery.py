@@ -115,7 +115,7 @@ def test_foreign_work_after_a_crash_is_kept(tmp_path: Path) -> None:
     assert b"old a" in [path.read_bytes() for path in slots]
     ground.hf.recover(accept=True)
     assert contents(ground.tree())["a"] == b"typed after the crash"
-    assert ground.statuses() == ["PARTIAL"]
+    assert ground.statuses() == ["FAILED"]
     kept = [path.read_bytes() for path in ground.state.glob("kept/*/[0-9]*") if path.is_file()]
     assert b"old a" in kept
 

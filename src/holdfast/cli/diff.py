@@ -77,7 +77,7 @@ def _simulated(hf: Holdfast, id: str) -> tuple[str, str, Difference]:
 
 def _past(hf: Holdfast, id: str) -> Difference:
     row = hf.records.row(id)
-    if row.status not in ("COMPLETED", "PARTIAL"):
+    if not row.landed and not row.kept:
         raise InvalidInput(f"{id} ended as {row.status} and left nothing to compare", hint=f"See: holdfast show {id}")
     return hf.difference(id)
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.cli.moments import for_programs
+from holdfast.model.execution import result_word
 from holdfast.store.database import Row
 
 if TYPE_CHECKING:
     from holdfast.model.changeset import Change
     from holdfast.model.image import Image
 
-# Fields of an execution's result that other tools read under these names (see settlement.record).
-_RESULTS = {"COMPLETED": "SUCCESS", "FAILED": "PARTIAL"}
 _FROM_THE_LEDGER = ("approved_by", "errors", "undoes", "revives")
+_COURSE = {"history": ("status", "at_ns"), "divergence": ("path", "detail")}
 
 
 def row_document(row: Row) -> dict[str, object]:
@@ -22,20 +22,24 @@ def row_document(row: Row) -> dict[str, object]:
     return {
         "kind": "execution",
         "id": row.id,
-        "status": _RESULTS.get(row.status, row.status),
+        "status": result_word(row.status),
         "state": row.status,
         "at": for_programs(row.at_ns),
         "intent": row.intent,
         "plan_id": row.plan_id,
         "changes": row.changes,
         "live": row.live,
-        "undoable": row.status == "COMPLETED" and row.live and row.kept,
+        "undoable": row.undoable,
     }
 
 
 def execution_document(row: Row, document: Mapping[str, object] | None) -> dict[str, object]:
-    """An execution with all that is known of it; steps and receipts are missing when a crash took them."""
+    """An execution with all that is known of it; steps and receipts are missing where the table lost them."""
     summary: dict[str, object] = {key: row.summary[key] for key in _FROM_THE_LEDGER if key in row.summary}
+    for key, names in _COURSE.items():
+        rows = row.summary.get(key)
+        if isinstance(rows, list):
+            summary[key] = [dict(zip(names, item, strict=True)) for item in rows if isinstance(item, list)]
     # The row is given twice: first so that kind, id and status lead, last because it knows how things stand now.
     return {**row_document(row), **summary, **(document or {}), **row_document(row)}
 

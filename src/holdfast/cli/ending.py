@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.cli.documents import execution_document
-from holdfast.cli.words import count
+from holdfast.cli.words import proven_as_before
 from holdfast.errors import HoldfastError, VerificationFailed
-from holdfast.model.execution import RESULT_WORDS
+from holdfast.model.execution import result_word
 from holdfast.model.path import printable
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _document(hf: Holdfast, execution: Execution) -> dict[str, object]:
     try:
         return execution_document(*hf.show(execution.id))
     except HoldfastError:  # not recorded: it waits for a person, or the records cannot be written or read
-        return {"kind": "execution", "id": execution.id, "status": RESULT_WORDS[execution.status]}
+        return {"kind": "execution", "id": execution.id, "status": result_word(execution.status)}
 
 
 def _complete(error: HoldfastError, execution: Execution) -> None:
@@ -47,7 +47,7 @@ def _complete(error: HoldfastError, execution: Execution) -> None:
         error.changed = False
         if any(not receipt.passed for receipt in execution.receipts):
             error.message = f"Health: {error.message}"
-        proof = f"Rolled back. The workspace is byte for byte as before ({count(execution.proven, 'path')} proven)."
+        proof = f"Rolled back: {proven_as_before(execution.proven)}."
         error.hint = "\n".join(filter(None, (proof, _what_was_said(error, execution), error.hint)))
     elif execution.status == "ABORTED":
         error.hint = f"{error.hint or 'Nothing was changed.'}\n{_what_was_said(error, execution)}".rstrip()

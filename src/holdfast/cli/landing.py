@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from holdfast.cli.checks_told import tell_receipts
 from holdfast.cli.documents import execution_document
 from holdfast.cli.ending import telling_failure
+from holdfast.cli.screen import shown
 from holdfast.cli.words import count, duration
+from holdfast.errors import PartlyDone
+from holdfast.model.path import printable
+
+_MOST_TOLD = 5
 
 if TYPE_CHECKING:
     from holdfast.cli.screen import Screen
@@ -34,11 +39,29 @@ def land(
     unasked = yes and decision is not None and decision.verdict == "ALLOW"
     with telling_failure(screen, hf):
         execution = hf.execute(simulated, verified=verified, decision=decision, approved_by=hf.me() if unasked else "")
-    if screen.form != "text":  # the document of a large change is large
-        screen.answer(execution_document(*hf.show(execution.id)))
+    # The document of a large change is large.
+    document = execution_document(*hf.show(execution.id)) if screen.form != "text" else {}
     tell_receipts(screen, "Healthy", execution.receipts[len(verified.receipts) :])
     screen.say(f"Applied {count(execution.changes, 'change')} in {duration(_without_health(execution))}.")
+    tell_elsewhere(screen, execution)
+    if execution.status == "PARTIAL":
+        screen.attach("execution", document)
+        raise PartlyDone(
+            "The files landed, but not every step was done:\n" + "\n".join(f"  {text}" for text in execution.errors),
+            hint=f"Undo with: holdfast undo {execution.id}",
+            changed=True,
+        )
+    screen.answer(document)
     screen.say(f"Undo with: holdfast undo {execution.id}")
+
+
+def tell_elsewhere(screen: Screen, execution: Execution) -> None:
+    """What others changed meanwhile, in a line or a few: it is theirs, and decides nothing."""
+    for item in execution.divergence[:_MOST_TOLD]:
+        screen.say(f"  ! {printable(item.path)} {shown(item.detail)}")
+    if len(execution.divergence) > _MOST_TOLD:
+        more = len(execution.divergence) - _MOST_TOLD
+        screen.say(f"  and {more:,} more: holdfast show {execution.id}")
 
 
 def _without_health(execution: Execution) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.screen import Screen
 from holdfast.cli.verbs import Face
+from holdfast.cli.words import proven_as_before
 from holdfast.errors import HoldfastError, Interrupted, Locked, NeedsHuman
 from holdfast.wiring import Holdfast
 from holdfast.wiring import open as open_workspace
@@ -103,7 +104,7 @@ def recovery_sentence(found: Unsettled) -> str:
         return f"{found.txn} was interrupted after it had landed; its records are complete now."
     if found.left:
         return f"{found.txn} is closed: rolled back, but for what others changed, which stands; its old files are kept."
-    return f"{found.txn} was interrupted; rolled back: the workspace is as before."
+    return f"{found.txn} was not finished; rolled back: {proven_as_before(found.proven)}."
 
 
 def _interrupted(hf: Holdfast) -> HoldfastError:
@@ -124,8 +125,11 @@ def _interrupted(hf: Holdfast) -> HoldfastError:
         return Interrupted(f"Interrupted, but {', '.join(landed)} had landed already.", hint=hint, changed=True)
     if any(row.status not in _AS_BEFORE for row in rows):
         return Interrupted("Interrupted.", hint=f"See what is left with: holdfast show {rows[-1].id}", changed=True)
-    if rows:
-        return Interrupted("Interrupted.", hint=f"{rows[-1].id} was rolled back. The workspace is as before.")
+    if rows and rows[-1].status == "ROLLED_BACK":
+        document = hf.show(rows[-1].id)[1] or {}
+        proven = document.get("paths_proven")
+        told = proven_as_before(proven if isinstance(proven, int) else 0)
+        return Interrupted("Interrupted.", hint=f"{rows[-1].id} was rolled back: {told}.")
     return Interrupted("Interrupted.", hint="Nothing was changed.")
 
 

@@ -33,7 +33,7 @@ def command(face: Face, at: str, yes: bool, preview: bool) -> None:
     """
     with changing(face) as hf:
         at_ns = _moment(hf, at)
-        later = [row for row in hf.log(limit=-1) if row.at_ns > at_ns and row.status == "COMPLETED"]
+        later = [row for row in hf.log(limit=-1) if row.at_ns > at_ns and row.landed]
         if not any(row.changes or row.summary.get("services") for row in later):
             _nothing_to_do(face.screen, at_ns)
             return

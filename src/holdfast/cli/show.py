@@ -92,10 +92,10 @@ def _show_execution(screen: Screen, row: Row, document: Mapping[str, Any] | None
     for text in errors if isinstance(errors, list) else ():
         screen.say(f"Reason    {shown(str(text).replace(chr(10), '; '))}")
     if document is None:
-        screen.say("Steps     not kept: the process ended before it could write them")
+        screen.say("Steps     not kept")
     else:
         _show_details(screen, document)
-    if row.status == "COMPLETED" and row.live and row.kept:
+    if row.undoable:
         screen.say(f"Undo with: holdfast undo {row.id}")
 
 
@@ -114,6 +114,8 @@ def _show_details(screen: Screen, document: Mapping[str, Any]) -> None:
     tell_outcomes(screen, document["receipts"])
     for item in document["divergence"]:
         screen.say(f"  ! {printable(item['path'])} {shown(item['detail'])}")
+    if document.get("divergence_not_looked_at"):
+        screen.say(f"  . the rest of the tree: {shown(document['divergence_not_looked_at'])}")
     screen.say(f"Took      {duration(document['duration_ms'])}")
 
 

@@ -10,6 +10,11 @@ def count(number: int, one: str, many: str = "") -> str:
     return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"
 
 
+def proven_as_before(paths: int) -> str:
+    """What a rollback may say of itself: only of paths that were looked at, and how many those are."""
+    return f"{count(paths, 'path')} proven byte for byte as before"
+
+
 def size(number: int) -> str:
     """512 bytes, 12 KB, 3.4 MB."""
     if number < 1000:
@@ -34,13 +39,14 @@ def duration(milliseconds: int) -> str:
 _STATES = {
     "ROLLED_BACK": "rolled back",
     "ABORTED": "not applied",
-    "PARTIAL": "partial",
+    "PARTIAL": "rolled back in part",  # a row of the first release
     "FAILED": "failed",
 }
 
 
 def state(row: Row) -> str:
     """How an execution stands now."""
-    if row.status == "COMPLETED":
-        return "applied" if row.live else "undone"
+    if row.landed:
+        applied = "applied" if row.status == "COMPLETED" else "applied in part"
+        return applied if row.live else "undone"
     return _STATES.get(row.status, row.status.lower())

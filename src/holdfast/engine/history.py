@@ -69,7 +69,7 @@ class Return(NamedTuple):
 def undo_of(pipeline: Pipeline, id: str) -> Return:
     """How to undo one execution; raises Conflict when later changes are in the way."""
     row = pipeline.records.row(id)
-    if row.status != "COMPLETED":
+    if not row.landed:
         raise InvalidInput(f"{id} ended as {row.status} and left nothing to undo", hint="Nothing was changed.")
     if not row.live:
         raise InvalidInput(f"{id} is undone already", hint="Nothing was changed. See: holdfast log")
@@ -82,7 +82,7 @@ def undo_of(pipeline: Pipeline, id: str) -> Return:
 
 def restore_to(pipeline: Pipeline, at_ns: int) -> Return:
     """How to bring back everything Holdfast changed after a moment, in one transaction."""
-    rows = [row for row in pipeline.records.executions(since_ns=at_ns + 1) if row.status == "COMPLETED"]
+    rows = [row for row in pipeline.records.executions(since_ns=at_ns + 1) if row.landed]
     after = {row.id for row in rows}
     undoes = [row.id for row in rows if row.live]
     undoes += sorted({id for row in rows if row.live for id in _names(row, "revives")} - after)

@@ -37,6 +37,7 @@ from holdfast.errors import (
 from holdfast.gates.evidence import VERIFYING_KINDS
 from holdfast.gates.operations import Operation
 from holdfast.gates.policy import Policy
+from holdfast.model.execution import INTERRUPTED, LEFT_SOMETHING, NOT_FINISHED
 from holdfast.model.patch import FilePatch, Patch, rendered, reverse
 from holdfast.model.patch_rules import GRAVE, Objection, Scope, validate
 from holdfast.model.patch_state import Standing
@@ -51,7 +52,8 @@ from holdfast.workspace.undo import stands_as_left
 # Words that the checks understand as: whatever is found here.
 EVERY_CHECK = "all checks pass"
 _COUNTED = (Blocked, Denied, VerificationFailed, InvalidInput)
-_ENDED = ("COMPLETED", "ROLLED_BACK", "PARTIAL")
+_ENDED = ("COMPLETED", "ROLLED_BACK", *LEFT_SOMETHING)
+_NOT_ITS_FAULT = (NOT_FINISHED, INTERRUPTED)
 _MALFORMED = ("binary", "twice")
 _OPERATIONS: dict[str, tuple[Operation, ...]] = {
     "create": ("create",),
@@ -275,7 +277,7 @@ class Patches:
         """From `applied` on, as the execution ended."""
         if row is None:
             return
-        if row.status != "COMPLETED":
+        if not row.landed:
             self._taken_back(standing, row)
             return
         if standing.state == "applied":
@@ -284,10 +286,10 @@ class Patches:
         self._settle(standing)  # it may be undone already
 
     def _taken_back(self, standing: Standing, row: Row) -> None:
-        """E2: after a crash nobody knows that the patch was to blame, and its details are gone too."""
+        """E2: after a crash nobody knows that the patch was to blame."""
         errors = row.summary.get("errors")
         why = str(errors[0]) if isinstance(errors, list) and errors else row.status
-        if self._pipeline.records.execution(row.id)[1] is None:
+        if why.startswith(_NOT_ITS_FAULT) or self._pipeline.records.execution(row.id)[1] is None:
             self.history.move(standing.patch, "rolled_back", self._now(), reason=why)
         else:
             self.history.fail(standing.patch, "verification", why, self._now(), execution=row.id)
@@ -303,13 +305,18 @@ class Patches:
     def _newest_of(self, standing: Standing) -> Row | None:
         """The execution of its plan since it was queued, if one came to an end that changed something meanwhile."""
         rows = self._pipeline.records.executions(since_ns=standing.at_ns)
-        return next((row for row in rows if row.plan_digest == standing.plan and row.status in _ENDED), None)
+        return next((row for row in rows if row.plan_digest == standing.plan and _has_ended(row)), None)
 
     def _row(self, execution: str) -> Row | None:
         try:
             return self._pipeline.records.row(execution)
         except UnknownId:
             return None
+
+
+def _has_ended(row: Row) -> bool:
+    """One that waits for a person has not."""
+    return row.status in _ENDED and row.summary.get("open") is not True
 
 
 def _parsed(sent: Sent) -> Patch:

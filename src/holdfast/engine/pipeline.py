@@ -10,7 +10,7 @@ Every verb that changes something takes the lock and recovers first.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -22,13 +22,16 @@ from holdfast.engine.assent import Assent, counted, given_now, so_far
 from holdfast.engine.checking import ShadowKind, Verified
 from holdfast.engine.governance import Custody, Governance
 from holdfast.engine.job import Job, job_of
+from holdfast.engine.recovered import in_header as record_in_header
+from holdfast.engine.recovered import recovered_execution
 from holdfast.engine.refusals import require_no_more_asked, told, unrecorded
 from holdfast.engine.refusals import require_passed as require_passed
-from holdfast.engine.results import step_results
+from holdfast.engine.results import Measured, plan_order, step_results
 from holdfast.engine.saving import save_simulation, sweep_dossiers
 from holdfast.engine.simulator import NOTHING_TO_LAND, Hire, Simulated, Simulator, landable_of
 from holdfast.errors import Blocked, Conflict, HoldfastError, Interrupted, Tampering, UnknownId
 from holdfast.execution.carry_out import CarryOut
+from holdfast.execution.services import Deed
 from holdfast.model.agent import Delegation
 from holdfast.model.canonical import Json, whole_characters
 from holdfast.model.changeset import images_digest
@@ -37,7 +40,7 @@ from holdfast.model.execution import Execution, Receipt
 from holdfast.model.plan import Plan
 from holdfast.settlement.custody import Filed, file_papers
 from holdfast.settlement.delegated import delegation_body
-from holdfast.settlement.record import KIND, Closing, Outcome, catch_up, project_note, settle
+from holdfast.settlement.record import KIND, Closing, Outcome, catch_up, is_open, project_note, settle
 from holdfast.settlement.runs import project_run
 from holdfast.simulation.rehearsal import Unrehearsable
 from holdfast.store.blobs import Blobs
@@ -49,6 +52,7 @@ from holdfast.workspace.collector import without_collector
 from holdfast.workspace.recovery import IsUnsettled, Unsettled, accept_divergence, is_being_taken_back, recover, sweep
 from holdfast.workspace.shadow import sweep_shadows
 from holdfast.workspace.site import Site
+from holdfast.workspace.surroundings import Surroundings
 from holdfast.workspace.texts import keep_texts, keep_texts_after_crash
 from holdfast.workspace.transaction import Transaction, new_txn
 from holdfast.workspace.tree import snapshot
@@ -250,15 +254,17 @@ class Pipeline:
     def _refused(self, simulated: Simulated, verified: Verified, failure: HoldfastError, assent: Assent) -> Execution:
         job = job_of(simulated)
         execution = replace(self._fresh(job, assent, verified.receipts), errors=(failure.message,))
-        work = CarryOut(Transaction(self.site, execution.id, {}), execution)
+        transaction = Transaction(self.site, execution.id, {})
+        work = CarryOut(transaction, execution)
         work.abort()
-        self._failure = self._close(job, work.execution, "", 0, "ABORTED") or failure
-        return work.execution
+        done = self._with_steps(job, work, transaction, ())
+        self._failure = self._close(job, done, "", 0, "ABORTED") or failure
+        return done
 
     @without_collector
     def _execute(self, job: Job, assent: Assent, receipts: tuple[Receipt, ...]) -> Execution:
         execution = self._fresh(job, assent, receipts)
-        header = self._header(job, assent.by)
+        header = {**self._header(job, assent.by), **record_in_header(execution, job.steps)}
         transaction = Transaction(self.site, execution.id, header, self.progress, job.times)
         work, actions = CarryOut(transaction, execution), self._actions(job, execution.id)
         work.run(
@@ -267,9 +273,10 @@ class Pipeline:
             job.sources,
             lambda: self._health(job, execution.after_digest),
             actions,
+            plan_order(job.steps, job.change_set),
+            Surroundings(self.site),
         )
-        deeds = actions.deeds if actions is not None else ()
-        done = replace(work.execution, steps=step_results(job.steps, transaction, work.execution, deeds))
+        done = self._with_steps(job, work, transaction, actions.deeds if actions is not None else ())
         unrecorded = None
         if transaction.state == "COMMITTED":
             self._keep_texts(lambda: keep_texts(self.site, execution.id, transaction.ops, job.sources))
@@ -278,8 +285,18 @@ class Pipeline:
             unrecorded = self._close(job, done, transaction.root, len(transaction.ops), "ABORTED")
         elif transaction.state == "OPEN":
             unrecorded = self._close(job, done, "", 0, "ABORTED")
+        elif transaction.state != "COMMITTING":
+            # It waits for a person. Whatever stops this entry, the journal knows more, and the failure says more.
+            self._close(job, done, transaction.root, len(transaction.ops), "OPEN")
         self._failure = unrecorded or work.failure
+        if work.interruption is not None:
+            raise work.interruption
         return done
+
+    def _with_steps(self, job: Job, work: CarryOut, transaction: Transaction, deeds: Sequence[Deed]) -> Execution:
+        times = transaction.times_ns
+        measured = Measured(transaction.ops, times, transaction.reads, work.found, bool(times))
+        return replace(work.execution, steps=step_results(job.steps, measured, work.execution, deeds))
 
     def raise_failure(self) -> None:
         """Raise what stopped the last execution, if anything did."""
@@ -396,13 +413,15 @@ class Pipeline:
         """What was begun outside the files before a crash goes; with `accepted`, what cannot is left as it stands."""
 
         def is_recorded() -> bool:
-            return self.ledger.find(KIND, found.txn) is not None
+            entry = self.ledger.find(KIND, found.txn)
+            return entry is not None and not is_open(entry)
 
         return take_back_after_crash(self.site, found, self.governance.settings, is_recorded, accepted=accepted)
 
     def _settle_unsettled(self, found: Unsettled) -> None:
         if found.outcome == "COMMITTED":
             self._keep_texts(lambda: keep_texts_after_crash(self.site, found.txn))
+        execution = recovered_execution(self.site, found, self.ledger.find(KIND, found.txn))
         closing = Closing(
             found.txn,
             found.outcome,
@@ -410,7 +429,8 @@ class Pipeline:
             found.root,
             found.operations,
             found.left,
-            None,
+            execution,
+            recovered=True,
         )
         try:
             settle(self.site, self.ledger, self.records, closing)
@@ -419,7 +439,7 @@ class Pipeline:
                 f"{found.txn} was repaired in the workspace, but that cannot be recorded: {error}",
                 hint="Free some space, or put right what is in the way, and run: holdfast recover",
             ) from error
-        self.recovered = found
+        self.recovered = found._replace(proven=execution.proven) if execution is not None else found
 
     def _tree(self) -> str:
         return snapshot(self.site.path, self.site.state.path).digest

@@ -23,6 +23,7 @@ from holdfast.disk.confined import Root
 from holdfast.engine.job import Job
 from holdfast.engine.pipeline import Pipeline
 from holdfast.errors import UnknownId
+from holdfast.model.execution import LEFT_SOMETHING
 from holdfast.model.image import Seen
 from holdfast.model.path import printable
 from holdfast.model.plan import Inline, Move, Plan, Step, Write
@@ -37,8 +38,6 @@ REFUSED = "refused"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 LANDED = "Holdfast put it there, and what lands starts no run"
 _GONE = "the file is gone"
-# Executions of which something stands, or did: the others were taken back, and left nothing.
-_STANDING = ("COMPLETED", "PARTIAL")
 _OTHER = "the file was changed after it was read"
 
 _Found = TypeVar("_Found")
@@ -91,8 +90,8 @@ class Box:
         """The digest of what was put there by the newest execution that touched it, empty where it was taken away or
         never touched; None where the log is gone of one that may have put there what stands since `ctime_ns`."""
         for row in self._pipeline.records.executions():
-            if row.status not in _STANDING or not row.changes:
-                continue
+            if not (row.landed or row.status in LEFT_SOMETHING) or not row.changes:
+                continue  # it was taken back, and left nothing
             try:
                 ops = read_past(self._pipeline.site, row.id).log.ops
             except UnknownId:

@@ -1,36 +1,100 @@
-"""Step results: what each planned step turned out to be, measured and not assumed.
+"""Step results: what each planned step turned out to be, measured after the paths moved and not assumed.
 
-The rehearsal reports say what was expected of each step, in order; the transaction says which paths it really moved.
-A step matches when the paths it names were moved and verified, or needed no move because they stood so already.
-A step whose path neither moved nor stood so already was not done, whatever became of the rest.
-A service step matches when its action was done; with `on_failure: continue` the change stands without it.
+The rehearsal's reports say which paths each step is about, in order; the look after landing (`surroundings`) says what
+stands there. A step matches when what it wanted to be there, or gone, is, and each of its paths holds exactly the image
+that was planned. A service step matches when its action was done.
+
+A path moves once (G5 of `workspace.staging`), so what stands at a path is the work of the last step on it. An earlier
+step on that path names that one in `superseded_by`, and what it reports as found there is what the later one left.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from typing import overload
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, overload
 
 from holdfast.execution.services import Deed
-from holdfast.model.execution import Execution, StepResult
+from holdfast.model.changeset import Change, ChangeSet
+from holdfast.model.execution import ActionType, Execution, StepResult
+from holdfast.model.image import Image
+from holdfast.model.path import ancestors_of, printable
+from holdfast.model.plan import step_id
 from holdfast.simulation.rehearsal import StepReport
 from holdfast.store.journal import Op
-from holdfast.workspace.transaction import Transaction
 
 _ALL_OR_NOTHING = "not done, because the whole change failed"
 _NOT_AMONG = "not done: it is not among what landed"
 _PROGRAMS = ("run", "agent", "service")
 _NOT_REACHED = Deed(0, 0, "not done, because something before it failed")
+_ACTION_TYPES: Mapping[str, ActionType] = {
+    "write": "WRITE", "update": "UPDATE", "create": "CREATE", "delete": "DELETE", "move": "MOVE", "chmod": "CHMOD",
+    "symlink": "SYMLINK", "read": "READ", "run": "RUN", "agent": "AGENT", "service": "SERVICE",
+}  # fmt: skip
+
+# What stands at a path now.
+Found = Callable[[str], Image | None]
+
+
+class Steps:
+    """Which step is the last one on each path. `expected` is what shall stand at a path in the end."""
+
+    def __init__(self, reports: Sequence[StepReport], expected: Found) -> None:
+        self._last: dict[str, int] = {}
+        self._covering: dict[str, int] = {}  # directories that were deleted or moved, with all that was in them
+        for report in reports:
+            for path in _named(report):
+                self._last[path] = report.number
+            if report.operation in ("delete", "move"):
+                self._covering.update((path, report.number) for path in (report.target, *_destination(report)))
+            if self._covering and report.operation != "delete":
+                self._revive(report, expected)
+
+    def last_on(self, path: str) -> int:
+        """The number of the step; -1 for a path that no step names, a parent that is made on the way."""
+        last = self._last.get(path, -1)
+        if self._covering:
+            covered = [self._covering[above] for above in (path, *ancestors_of(path)) if above in self._covering]
+            last = max(last, *covered) if covered else last
+        return last
+
+    def order(self, changes: Sequence[Change]) -> array[int]:
+        """For each change the step that it belongs to; parents come when something needs them (G5)."""
+        late = max(self._last.values(), default=0) + 1
+        return array("i", (late if (last := self.last_on(change.path)) < 0 else last for change in changes))
+
+    def _revive(self, report: StepReport, expected: Found) -> None:
+        """What a step puts into a directory that an earlier step took away makes that directory again."""
+        for path in _destination(report) or _named(report):
+            for above in ancestors_of(path):
+                if self._covering.get(above, report.number) != report.number and expected(above) is not None:
+                    self._last[above] = report.number
+
+
+def plan_order(reports: Sequence[StepReport], change_set: ChangeSet) -> Sequence[int]:
+    """For each change the number of its step; nothing for a change without steps, which is one step then."""
+    return Steps(reports, _planned(change_set)).order(change_set.changes) if reports else ()
+
+
+class Measured(NamedTuple):
+    """What a transaction came to: its operations and when each began, as far as that is known; and what a look
+    afterwards found. `moved`: something may have moved.
+    """
+
+    ops: Sequence[Op]
+    times_ns: Sequence[int]
+    reads: Mapping[str, Image]
+    found: Found
+    moved: bool
 
 
 def step_results(
-    reports: Sequence[StepReport], transaction: Transaction, execution: Execution, deeds: Sequence[Deed] = ()
+    reports: Sequence[StepReport], measured: Measured, execution: Execution, deeds: Sequence[Deed] = ()
 ) -> Sequence[StepResult]:
     """One result a step, in the plan's order; `deeds` are the service actions, as far as they came."""
-    times = transaction.times_ns
-    begun = _Places(transaction.ops, len(times))
+    times = measured.times_ns
+    begun = _Places(measured.ops, len(times))
     started, completed = array("q"), array("q")
     acting: dict[str, Deed] = {}
     for report in reports:
@@ -39,29 +103,12 @@ def step_results(
             started.append(deed.started_ns or report.started_ns)
             completed.append(deed.ended_ns or report.completed_ns)
             continue
-        place = begun.last_of(report.target)
+        place = begun.last_of(_result_path(report))
         at = report.started_ns if place is None else times[place]
         ended = place is not None and place + 1 < len(times)
         started.append(at)
         completed.append(times[place + 1] if ended and place is not None else max(at, report.completed_ns))
-    missed = _missed(reports, begun, transaction.reads) if execution.status == "COMPLETED" else frozenset()
-    return StepResults(reports, started, completed, execution, acting, missed, moved=bool(times))
-
-
-def _missed(reports: Sequence[StepReport], begun: _Places, reads: frozenset[str]) -> frozenset[str]:
-    """Paths that the last step naming them wanted to be there, and that were neither moved nor found so."""
-    wanted: set[str] = set()
-    for report in reports:
-        if report.operation in ("delete", "move"):
-            wanted = {path for path in wanted if not f"{path}/".startswith(f"{report.target}/")}
-        if report.operation in (*_PROGRAMS, "delete"):
-            wanted.difference_update(report.affected)
-            continue
-        named = report.affected if report.operation == "move" else (report.target,)
-        wanted.update(path for path in named if path not in reads and begun.last_of(path) is None)
-        if report.operation == "move":
-            wanted.discard(report.target)
-    return frozenset(wanted)
+    return StepResults(reports, started, completed, execution, acting, measured)
 
 
 class _Places:
@@ -89,19 +136,29 @@ class StepResults(Sequence[StepResult]):
         completed: Sequence[int],
         execution: Execution,
         acting: Mapping[str, Deed],
-        missed: frozenset[str],
-        *,
-        moved: bool,
+        measured: Measured,
     ) -> None:
         self._reports = reports
         self._started = started
         self._completed = completed
-        self._done = execution.status == "COMPLETED"
+        self._landed = execution.status in ("COMPLETED", "PARTIAL")
         self._rolled_back = execution.status == "ROLLED_BACK"
-        self._moved = moved
+        self._moved = measured.moved
         self._acting = acting
-        self._missed = missed
         self._details = {item.path: item.detail for item in reversed(execution.divergence)}
+        self._found = measured.found
+        # What each path was, and what it was to be.
+        self._pre: dict[str, Image | None] = {}
+        self._post: dict[str, Image | None] = dict(measured.reads)
+        for op in measured.ops:
+            self._pre.setdefault(op.path, op.pre.image if op.pre is not None else None)
+            self._post[op.path] = op.post.image if op.post is not None else None
+        self._steps = Steps(reports, self._post.get)
+        self._wrong: dict[int, str] = {}
+        if self._landed:
+            for path, image in self._post.items():
+                if self._found(path) != image:
+                    self._wrong.setdefault(self._steps.last_on(path), path)
 
     def __len__(self) -> int:
         return len(self._reports)
@@ -117,8 +174,9 @@ class StepResults(Sequence[StepResult]):
 
     def _result(self, report: StepReport, started_ns: int, completed_ns: int) -> StepResult:
         deed = self._acting.get(report.step_id)
-        failure = deed.failure if deed is not None else self._miss(report)
-        done, rolled_back = self._done and not failure, self._rolled_back
+        failure = deed.failure if deed is not None else self._failure(report)
+        done = self._landed and not failure
+        image = None if report.operation in _PROGRAMS else self._found(_result_path(report))
         return StepResult(
             step_id=report.step_id,
             operation=report.operation,
@@ -128,15 +186,95 @@ class StepResults(Sequence[StepResult]):
             precondition_met=report.precondition_met,
             precondition_detail=report.detail,
             expected_vs_actual_match=done,
-            actual_state_change=report.detail if done else "none; rolled back" if rolled_back else "none",
+            actual_state_change=self._change(report, done=done),
             success=done,
-            rollback_invoked=self._moved and not self._done,
-            rollback_succeeded=self._moved and rolled_back,
+            rollback_invoked=self._moved and not self._landed,
+            rollback_succeeded=self._moved and self._rolled_back,
             error_message="" if done else failure or self._details.get(report.target, _ALL_OR_NOTHING),
+            action_type=_ACTION_TYPES.get(report.operation, "WRITE"),
+            superseded_by=self._superseded(report),
+            type=image.kind if image is not None else "",
+            size=image.size if image is not None and image.kind == "file" else None,
+            permissions=f"{image.mode:04o}" if image is not None else "",
+            digest=image.digest if image is not None else "",
         )
 
-    def _miss(self, report: StepReport) -> str:
-        if not self._missed or report.operation in _PROGRAMS:
+    def _failure(self, report: StepReport) -> str:
+        """Why a step that is no service action does not match what stands; nothing where it does."""
+        if not self._landed:
             return ""
-        named = report.affected if report.operation == "move" else (report.target,)
-        return "" if self._missed.isdisjoint(named) else _NOT_AMONG
+        for path, is_wanted in _wants(report):
+            if self._steps.last_on(path) == report.number:
+                if is_wanted and path not in self._post:
+                    return _NOT_AMONG
+                if (self._found(path) is not None) != is_wanted:
+                    return f"{printable(path)} {'is gone' if is_wanted else 'is still there'}"
+        wrong = self._wrong.get(report.number)
+        return f"{printable(wrong)} is not what was planned" if wrong is not None else ""
+
+    def _superseded(self, report: StepReport) -> str:
+        """The last step that overtook one of this one's paths."""
+        last = max((self._steps.last_on(path) for path in _named(report)), default=-1)
+        return step_id(last) if last > report.number else ""
+
+    def _change(self, report: StepReport, *, done: bool) -> str:
+        if report.operation == "service":
+            return report.detail.partition(", after the files")[0] if done else "none"
+        if report.operation in _PROGRAMS:
+            mine = [path for path in report.affected if self._steps.last_on(path) == report.number]
+            standing = sum(path in self._post and self._found(path) == self._post[path] for path in mine)
+            return f"changed {standing:,} paths" if self._landed and standing else "none"
+        path = _result_path(report)
+        found = self._found(path)
+        if not self._landed:
+            if not self._moved or found == self._pre.get(path, found):
+                return "none; rolled back" if self._moved and self._rolled_back else "none"
+            return f"not as before: {described(found)}"
+        before = self._pre.get(path, found)
+        if found == before:
+            return f"none: {described(found)}"
+        if before is None:
+            return f"created: {described(found)}"
+        return f"{described(before)} → {described(found)}"
+
+
+def described(image: Image | None) -> str:
+    """An image in words."""
+    if image is None:
+        return "nothing"
+    if image.kind == "symlink":
+        return f"link to {printable(image.target)}"
+    size = f", {image.size:,} bytes" if image.kind == "file" else ""
+    return f"{image.kind}{size}, mode {image.mode:04o}"
+
+
+def _planned(change_set: ChangeSet) -> Found:
+    expected: dict[str, Image | None] = {read.path: read.image for read in change_set.reads}
+    expected.update((change.path, change.post) for change in change_set.changes)
+    return expected.get
+
+
+def _named(report: StepReport) -> tuple[str, ...]:
+    """The paths that a step is about."""
+    if report.operation in _PROGRAMS:
+        return report.affected
+    return report.affected or (report.target,)
+
+
+def _destination(report: StepReport) -> tuple[str, ...]:
+    return report.affected[1:] if report.operation == "move" else ()
+
+
+def _result_path(report: StepReport) -> str:
+    """Where the work of a step is to be seen."""
+    destination = _destination(report)
+    return destination[0] if destination else report.target
+
+
+def _wants(report: StepReport) -> Iterator[tuple[str, bool]]:
+    """Each path that a step of its own speaks of, and whether something shall stand there."""
+    if report.operation in _PROGRAMS:
+        return
+    destination = _destination(report)
+    yield report.target, report.operation not in ("delete", "move")
+    yield from ((path, True) for path in destination)

@@ -1,23 +1,27 @@
 """Carry out one change set: prepare, apply, verify, health, then commit or roll back.
 
 The status is advanced before each phase begins, and each terminal status is entered only when it is true:
-ABORTED before anything moved, ROLLED_BACK after the rollback was measured, COMPLETED after the commit sector.
+ABORTED before anything moved, FAILED when something failed after that, ROLLED_BACK after the rollback was measured,
+COMPLETED or PARTIAL after the commit sector. Before that sector the workspace is looked at once more (`surroundings`):
+what stands at the paths of the change must be what was planned, and is what the record says of each step.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from holdfast.errors import Conflict, HoldfastError, NeedsHuman, VerificationFailed
+from holdfast.errors import HoldfastError, NeedsHuman, VerificationFailed
 from holdfast.model.changeset import Change, ChangeSet, images_digest
-from holdfast.model.execution import Divergence, Execution, Receipt, Status, advanced
-from holdfast.model.image import Seen
+from holdfast.model.execution import INTERRUPTED, Divergence, Execution, Receipt, Status, advanced
+from holdfast.model.image import Image, Seen
 from holdfast.model.path import printable
 from holdfast.workspace.flip import Diverged
 from holdfast.workspace.staging import Source
+from holdfast.workspace.surroundings import Looked, Surroundings
 from holdfast.workspace.transaction import Transaction
 
 HealthChecks = Callable[[], tuple[Receipt, ...]]
@@ -32,12 +36,19 @@ class Actions(Protocol):
 
 
 class CarryOut:
-    """One execution on its way; `execution` is true at every moment, `failure` is what to raise at the end."""
+    """One execution on its way; `execution` is true at every moment, `failure` is what to raise at the end.
+
+    `interruption` is what came from outside (Ctrl-C and the like); it is raised when the ending is recorded.
+    """
 
     def __init__(self, transaction: Transaction, execution: Execution) -> None:
         self._transaction = transaction
         self.execution = advanced(execution, "PENDING", time.time_ns())
         self.failure: HoldfastError | None = None
+        self.interruption: BaseException | None = None
+        self._surroundings: Surroundings | None = None
+        self._looked: Looked | None = None
+        self._failed_actions: tuple[str, ...] = ()
         self._changes: tuple[Change, ...] = ()
         self._actions: Actions | None = None
         self._health: HealthChecks = tuple
@@ -50,15 +61,21 @@ class CarryOut:
         sources: Mapping[str, Source],
         health: HealthChecks,
         actions: Actions | None = None,
+        order: Sequence[int] = (),
+        surroundings: Surroundings | None = None,
     ) -> Execution:
-        """To a terminal status; never raises a HoldfastError, but keeps it in `failure`."""
+        """To a terminal status; raises nothing, but keeps it in `failure` or `interruption`.
+
+        `order` is that of the plan's steps (G5 of `staging`); `surroundings` is the workspace as it was before.
+        """
         self._changes = change_set.changes
         self._actions = actions
         self._health = health
+        self._surroundings = surroundings
         try:
             self._advance("VALIDATING")
             self._advance("BACKING_UP")
-            self._transaction.prepare(change_set, seen, sources)
+            self._transaction.prepare(change_set, seen, sources, order)
             self._advance("APPLYING")
             self._transaction.apply()
             self._advance("VERIFYING")
@@ -66,27 +83,92 @@ class CarryOut:
             self._act()
             self._advance("HEALTH_CHECKING")
             self._check_health()
+            self._require_planned()
             self._transaction.commit()
         except HoldfastError as error:
             self._fail(error)
         except OSError as error:
             self._fail_on(error)
-        except BaseException:
-            # Ctrl-C and the like: leave no half-applied tree behind, then let it through.
-            # While the commit sector is being written there is nothing to take back: the next verb asks the disk.
-            self._take_back()
-            raise
+        except BaseException as error:  # noqa: BLE001 - the pipeline raises it again, when the ending is recorded
+            self._interrupt(error)
         else:
-            self._advance("COMPLETED")
+            self._land()
         return self.execution
+
+    def found(self, path: str) -> Image | None:
+        """What stands at a path now that it is over; after a landing, what the look before the commit found."""
+        try:
+            return self._looked.image(path) if self._looked is not None else self._read(path)
+        except PermissionError:
+            return self._planned(path) if self._looked is not None else None
+        except (OSError, HoldfastError):
+            return None  # what cannot be looked at is not told
+
+    def _land(self) -> None:
+        self._advance("PARTIAL" if self._failed_actions else "COMPLETED")
+
+    def _planned(self, path: str) -> Image | None:
+        place = bisect_left(self._changes, path.encode("utf-8", "surrogateescape"), key=_path_bytes)
+        if place < len(self._changes) and self._changes[place].path == path:
+            return self._changes[place].post
+        return self._transaction.reads.get(path)
+
+    def _require_planned(self) -> None:
+        """The look whose findings are recorded: every path of the change holds what was planned, or Diverged."""
+        looked = self._look_around()
+        for change in self._changes:
+            try:
+                stands = looked.image(change.path) == change.post or self._read(change.path) == change.post
+            except PermissionError:
+                stands = True  # `verify` proved it (E1 of `surroundings`)
+            except OSError as error:
+                raise VerificationFailed(f"{printable(change.path)} cannot be read where it landed: {error}") from error
+            if not stands:
+                raise Diverged(change.path, "was changed by somebody else")
+        self._looked = looked
+
+    def _look_around(self) -> Looked:
+        """One look at the workspace; what others changed elsewhere is noted, and decides nothing."""
+        if self._surroundings is None:
+            return Looked(None, self._read, (), "")
+        looked = self._surroundings.look((change.path for change in self._changes), self._read)
+        self.execution = replace(
+            self.execution,
+            divergence=(*self.execution.divergence, *looked.elsewhere),
+            not_looked_at=looked.not_looked_at,
+        )
+        return looked
+
+    def _read(self, path: str) -> Image | None:
+        return self._transaction.image_now(path)
+
+    def _interrupt(self, error: BaseException) -> None:
+        """Ctrl-C and the like: leave no half-applied tree behind, and record it, then it is let through.
+
+        While the commit sector is being written there is nothing to take back: the next verb asks the disk.
+        """
+        self.interruption = error
+        if self._transaction.state == "COMMITTED":
+            self._land()
+        elif self._transaction.state != "COMMITTING":
+            said = INTERRUPTED if isinstance(error, KeyboardInterrupt) else f"{INTERRUPTED}: {error!r}"
+            self.execution = replace(self.execution, errors=(*self.execution.errors, said))
+            self._mark_failed()
+            self._take_back()
+            self._conclude(said)
+
+    def _mark_failed(self) -> None:
+        """From the moment that paths may have moved; before that nothing was changed, and it will be ABORTED."""
+        if self.execution.status in ("APPLYING", "VERIFYING", "HEALTH_CHECKING"):
+            self._advance("FAILED")
 
     def _act(self) -> None:
         """What the plan does outside the files, now that they are in place."""
         if self._actions is None:
             return
         self._acted = True
-        failures = self._actions.perform()
-        self.execution = replace(self.execution, errors=(*self.execution.errors, *failures))
+        self._failed_actions = self._actions.perform()
+        self.execution = replace(self.execution, errors=(*self.execution.errors, *self._failed_actions))
         # An action may take long, and may touch what it should not; what was verified must still stand.
         self._transaction.verify()
 
@@ -153,25 +235,26 @@ class CarryOut:
             seen = Divergence(error.path, error.detail)
             self.execution = replace(self.execution, divergence=(*self.execution.divergence, seen))
         self.failure = error
+        self._mark_failed()
         self._take_back()
         self._look_again()
-        self._conclude(error)
+        self._conclude(error.message)
 
     def _fail_on(self, error: OSError) -> None:
         """Only the commit sector leaves things open: whatever failed earlier, the transaction rolled back itself."""
         self.execution = replace(self.execution, errors=(*self.execution.errors, str(error)))
+        self._mark_failed()
         if self._transaction.state == "ABORTED":
             self.failure = VerificationFailed(f"{error}; everything was rolled back")
             self._act_back()
             self._look_again()
-            self._conclude(self.failure)
+            self._conclude(self.failure.message)
             return
         self.failure = NeedsHuman(
             f"the commit could not be confirmed: {error}",
             hint="The outcome is in doubt until the next verb, which decides it from the disk.",
             changed=True,
         )
-        self._advance("FAILED")
 
     def _take_back(self) -> None:
         if self._transaction.state not in ("PREPARED", "APPLIED", "VERIFIED"):
@@ -185,7 +268,6 @@ class CarryOut:
             self.failure = NeedsHuman(f"rolling back could not finish: {error}", changed=moved)
             return
         if outcome.divergence:
-            self.execution = replace(self.execution, divergence=(*self.execution.divergence, *outcome.divergence))
             names = ", ".join(dict.fromkeys(printable(item.path) for item in outcome.divergence))
             self.failure = NeedsHuman(f"{names} was changed by somebody else and left alone", changed=True)
         self._act_back(files_settled=not outcome.divergence)
@@ -195,9 +277,13 @@ class CarryOut:
 
         Paths that never moved and hold somebody else's change are divergence; the proof is over all others.
         """
+        self._looked = None
+        known = {item.path for item in self.execution.divergence}
+        met = [item for item in self._transaction.divergence if item.path not in known]
+        self.execution = replace(self.execution, divergence=(*self.execution.divergence, *met))
         apart = self._transaction.untouched
         changes = [change for change in self._changes if change.path not in apart]
-        now = [(change.path, self._transaction.image_now(change.path)) for change in changes]
+        now = [(change.path, self._image_after(change)) for change in changes]
         different = [path for (path, image), change in zip(now, changes, strict=True) if image != change.pre]
         noted = [Divergence(path, "holds somebody else's change; it was never moved") for path in sorted(apart)]
         noted += [Divergence(path, "is not as before") for path in different]
@@ -210,25 +296,38 @@ class CarryOut:
             divergence=(*self.execution.divergence, *(item for item in noted if item.path not in known)),
         )
 
-    def _conclude(self, error: HoldfastError) -> None:
+    def _image_after(self, change: Change) -> Image | None:
+        """What stands at a path after a rollback. What this user may not read, the rollback itself has proven.
+
+        What cannot be looked at for another reason is not known to be as before: it counts as still changed.
+        """
+        try:
+            return self._read(change.path)
+        except PermissionError:
+            return change.pre if self._transaction.state == "ABORTED" else change.post
+        except (OSError, HoldfastError):
+            return change.post
+
+    def _conclude(self, said: str) -> None:
+        """The end that was reached: ABORTED, ROLLED_BACK, or FAILED as it is."""
         state = self._transaction.state
         if state == "OPEN" or (state == "ABORTED" and self.execution.status in ("VALIDATING", "BACKING_UP")):
             self.abort()
-        elif state == "ABORTED":
-            self._measure()
-            if self._stands_outside:
-                self._advance("PARTIAL")
-            elif self.execution.before_digest == self.execution.after_digest:
-                self._advance("ROLLED_BACK")
-            else:
-                self.failure = NeedsHuman(
-                    f"{error.message}; rolled back, but not everything is as before", changed=True
-                )
-                self._advance("PARTIAL")
-        elif isinstance(error, Conflict) or self.execution.divergence:
-            self._advance("PARTIAL")
-        else:
-            self._advance("FAILED")
+            return
+        self._measure()
+        self._look_around()
+        if state != "ABORTED":
+            if self.execution.status == "BACKING_UP":
+                self._advance("FAILED")
+        elif self.execution.before_digest != self.execution.after_digest:
+            self.failure = NeedsHuman(f"{said}; rolled back, but not everything is as before", changed=True)
+        elif not self._stands_outside:
+            self._advance("ROLLED_BACK")
+
+
+def _path_bytes(change: Change) -> bytes:
+    """The order of a change set (S1)."""
+    return change.path.encode("utf-8", "surrogateescape")
 
 
 def _wellbeing(receipts: tuple[Receipt, ...], unwell: list[str]) -> tuple[str, ...]:

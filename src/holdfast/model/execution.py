@@ -1,25 +1,31 @@
 """Executions: what happened, in the words of one status machine.
 
-    PENDING ─▶ VALIDATING ─▶ BACKING_UP ─▶ APPLYING ─▶ VERIFYING ─▶ HEALTH_CHECKING ─▶ COMPLETED
+    PENDING ─▶ VALIDATING ─▶ BACKING_UP ─▶ APPLYING ─▶ VERIFYING ─▶ HEALTH_CHECKING ─▶ COMPLETED | PARTIAL
        │           │             │            │            │               │
-       └───────────┴─ ABORTED ───┤            └────────────┴───────────────┴─▶ ROLLED_BACK | PARTIAL | FAILED
-                                 └─▶ PARTIAL | FAILED
+       └───────────┴─ ABORTED ───┤            └────────────┴───────────────┴─▶ FAILED ─▶ ROLLED_BACK
+                                 └─▶ FAILED
 
+COMPLETED    everything landed
+PARTIAL      the files landed; a service action failed, and the plan says to go on or to stop there
 ABORTED      nothing in the workspace was changed
-ROLLED_BACK  everything was changed back, and a digest over the touched paths proves it
-PARTIAL      what was ours was changed back; files that somebody else changed meanwhile were left to them,
-             or a service action could not be taken back
-FAILED       the rollback itself could not finish; the material is kept, a human is needed
+FAILED       something failed after paths had moved. It stays so when the rollback could not finish: files that somebody
+             else changed meanwhile were left to them, a service action could not be taken back, or a human is needed
              (from BACKING_UP: nothing moved, but the journal can no longer be told so)
+ROLLED_BACK  everything was changed back, and a digest over the touched paths proves it
+
+Before the second release a rollback that left something to others ended as PARTIAL, and nothing had landed. Ledger
+entries say whether something landed (`landed_in`), so that those keep their meaning.
 
 Invariant X1: `ROLLED_BACK` is entered only with equal before and after digests; asserted in `advanced`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
+
+from holdfast.model.canonical import Json
 
 Status = Literal[
     "PENDING",
@@ -35,29 +41,35 @@ Status = Literal[
     "PARTIAL",
 ]
 
-_AFTER_CHANGE: tuple[Status, ...] = ("ROLLED_BACK", "PARTIAL", "FAILED")
 MOVES: dict[Status, tuple[Status, ...]] = {
     "PENDING": ("VALIDATING", "ABORTED"),
     "VALIDATING": ("BACKING_UP", "ABORTED"),
-    "BACKING_UP": ("APPLYING", "ABORTED", "PARTIAL", "FAILED"),
-    "APPLYING": ("VERIFYING", *_AFTER_CHANGE),
-    "VERIFYING": ("HEALTH_CHECKING", *_AFTER_CHANGE),
-    "HEALTH_CHECKING": ("COMPLETED", *_AFTER_CHANGE),
+    "BACKING_UP": ("APPLYING", "ABORTED", "FAILED"),
+    "APPLYING": ("VERIFYING", "FAILED"),
+    "VERIFYING": ("HEALTH_CHECKING", "FAILED"),
+    "HEALTH_CHECKING": ("COMPLETED", "PARTIAL", "FAILED"),
     "COMPLETED": (),
-    "FAILED": (),
+    "PARTIAL": (),
+    "FAILED": ("ROLLED_BACK",),
     "ROLLED_BACK": (),
     "ABORTED": (),
-    "PARTIAL": (),
 }
+LANDED: tuple[Status, ...] = ("COMPLETED", "PARTIAL")
+# What did not land and may yet have left something in the workspace; in the first release PARTIAL was the word for it.
+LEFT_SOMETHING: tuple[Status, ...] = ("FAILED", "PARTIAL")
+# Reasons that say nothing about the change itself: it may be tried again as it is.
+INTERRUPTED = "interrupted"
+NOT_FINISHED = "it was not finished by the process that began it; recovery rolled it back"
 
-# The word other tools read in an execution result (features.md, appendix).
-RESULT_WORDS: dict[Status, str] = {
-    "COMPLETED": "SUCCESS",
-    "PARTIAL": "PARTIAL",
-    "FAILED": "PARTIAL",
-    "ROLLED_BACK": "ROLLED_BACK",
-    "ABORTED": "ABORTED",
-}
+
+def result_word(status: str) -> str:
+    """The word other tools read in an execution result (features.md, appendix)."""
+    return "SUCCESS" if status == "COMPLETED" else status
+
+
+def landed_in(body: Mapping[str, Json]) -> bool:
+    """Does a ledger entry about an execution say that its files landed? Older entries say it by their status alone."""
+    return bool(body.get("landed", body.get("status") == "COMPLETED"))
 
 
 class Moment(NamedTuple):
@@ -72,7 +84,18 @@ class Divergence(NamedTuple):
     detail: str
 
 
+ActionType = Literal[
+    "WRITE", "UPDATE", "CREATE", "DELETE", "MOVE", "CHMOD", "SYMLINK", "READ", "RUN", "AGENT", "SERVICE"
+]  # fmt: skip
+
+
 class StepResult(NamedTuple):
+    """One planned step. `superseded_by` is the last later step on one of its paths: what stands there is that one's.
+
+    `type`, `size`, `permissions` and `digest` are what the look after landing found where the step's work is to be
+    seen; empty for nothing there, and for programs and services.
+    """
+
     step_id: str
     operation: str
     target: str
@@ -86,6 +109,12 @@ class StepResult(NamedTuple):
     rollback_invoked: bool = False
     rollback_succeeded: bool = False
     error_message: str = ""
+    action_type: ActionType = "WRITE"
+    superseded_by: str = ""
+    type: str = ""
+    size: int | None = None
+    permissions: str = ""
+    digest: str = ""
 
 
 # Who asked for a check: the plan; the project's holdfast.toml; the user's or the managed configuration; nobody, it was
@@ -158,6 +187,8 @@ class Execution:
     proven: int = 0
     # Service actions taken back after the files were, in words.
     taken_back: tuple[str, ...] = ()
+    # Why the tree elsewhere was not looked at for changes by others; empty where it was.
+    not_looked_at: str = ""
 
     @property
     def status(self) -> Status:

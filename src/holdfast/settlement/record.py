@@ -3,9 +3,11 @@
     COMMITTED ─▶ ledger entry ─▶ folder to kept/ ─▶ row
     LEFT      ─▶ the same, with what was left to a person
     ABORTED   ─▶ ledger entry ─▶ folder removed  ─▶ row
+    OPEN      ─▶ ledger entry, which says so     ─▶ row; the folder stays, since a person has to decide
 
 Each step can be repeated: a crash between any two is finished by the next verb with the same outcome.
-The ledger entry is found by the execution's id, so it is written once.
+The ledger entry is found by the execution's id, so it is written once; after one that says OPEN comes the final one.
+Each entry says how the execution went, but for its steps: those are in the journal's header until the row has them.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ import time
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from holdfast.model.canonical import Json
-from holdfast.model.execution import RESULT_WORDS, Divergence, Execution, StepResult
+from holdfast.model.canonical import Json, whole_characters
+from holdfast.model.execution import LANDED, NOT_FINISHED, Divergence, Execution, StepResult, landed_in, result_word
 from holdfast.model.path import printable
 from holdfast.settlement.custody import project_paper
 from holdfast.settlement.log_rows import fill_log, log_rows
@@ -28,14 +30,16 @@ from holdfast.workspace.folder import is_folder_there, keep, remove_stage
 from holdfast.workspace.site import Site
 
 KIND = "execution"
-Outcome = Literal["COMMITTED", "ABORTED", "LEFT"]
-_STATUS = {"COMMITTED": "COMPLETED", "ABORTED": "ROLLED_BACK", "LEFT": "PARTIAL"}
+Outcome = Literal["COMMITTED", "ABORTED", "LEFT", "OPEN"]
+_STATUS = {"COMMITTED": "COMPLETED", "ABORTED": "ROLLED_BACK", "LEFT": "FAILED"}
+_MOST_PATHS = 100
 
 
 class Closing(NamedTuple):
-    """What is to be settled. `header` is the journal's, `execution` is absent when a crash took it.
+    """What is to be settled. `header` is the journal's; `execution` is absent for a journal of the first release.
 
     `left` is what a person accepted as it stands; with the outcome LEFT the old objects are kept.
+    `recovered`: another process began it, and may have written its entry already.
     """
 
     txn: str
@@ -45,23 +49,29 @@ class Closing(NamedTuple):
     operations: int
     left: tuple[Divergence, ...]
     execution: Execution | None
+    recovered: bool = False
 
 
 def settle(site: Site, ledger: Ledger, records: Records, closing: Closing) -> Entry:
     """Finish it; safe to repeat."""
-    entry = None if closing.execution is not None else ledger.find(KIND, closing.txn)
-    if entry is None:
+    entry = ledger.find(KIND, closing.txn) if closing.recovered else None
+    if entry is None or is_open(entry):
         entry = ledger.append(KIND, _body(closing), time.time_ns())
     else:
         ledger.confirm()  # whoever wrote it may have died before the sync
     site.calls.point("in-ledger")
     if closing.outcome in ("COMMITTED", "LEFT"):
         keep(site, closing.txn)
-    else:
+    elif closing.outcome == "ABORTED":
         remove_stage(site, closing.txn)
     site.calls.point("put-away")
     project(records, entry, closing.execution)
     return entry
+
+
+def is_open(entry: Entry) -> bool:
+    """Was it written while the execution waited for a person?"""
+    return entry.body.get("open") is True
 
 
 def catch_up(site: Site, ledger: Ledger, records: Records) -> int:
@@ -97,7 +107,7 @@ def project_note(records: Records, entry: Entry) -> None:
 def project(records: Records, entry: Entry, execution: Execution | None, *, kept: bool = True) -> None:
     """One ledger entry as a row."""
     body = entry.body
-    committed = body["status"] == "COMPLETED"
+    committed = landed_in(body)
     row = Row(
         id=str(body["execution_id"]),
         plan_id=str(body["plan_id"]),
@@ -123,7 +133,7 @@ def execution_document(execution: Execution, body: Mapping[str, Json]) -> dict[s
     return {
         "id": execution.id,
         "result_id": execution.id,
-        "status": RESULT_WORDS.get(execution.status, execution.status),
+        "status": result_word(execution.status),
         "state": execution.status,
         "intent": execution.intent,
         "plan_id": execution.plan_id,
@@ -144,6 +154,8 @@ def execution_document(execution: Execution, body: Mapping[str, Json]) -> dict[s
         "snapshot_after": execution.after_digest,
         "divergence_detected": bool(execution.divergence),
         "divergence": [item._asdict() for item in execution.divergence],
+        "divergence_not_looked_at": execution.not_looked_at,
+        "paths_proven": execution.proven,
         "abort_reason": execution.errors[0] if execution.errors else "",
         "errors": list(execution.errors),
         "services_taken_back": list(execution.taken_back),
@@ -164,11 +176,7 @@ def _body(closing: Closing) -> dict[str, Json]:
         errors: list[Json] = list(closing.execution.errors)
     else:
         status = _STATUS[closing.outcome]
-        errors = (
-            []
-            if closing.outcome == "COMMITTED"
-            else ["the process ended before it was finished; recovery rolled it back"]
-        )
+        errors = [] if closing.outcome == "COMMITTED" else [NOT_FINISHED]
         errors += [f"{printable(item.path)} {item.detail}" for item in closing.left]
     names = ("plan_id", "plan_digest", "change_set", "base", "intent", "approved_by", "undoes", "revives")
     return {
@@ -176,12 +184,25 @@ def _body(closing: Closing) -> dict[str, Json]:
         **{name: header[name] for name in ("simulation", "decision", "approvals") if header.get(name)},
         "execution_id": closing.txn,
         "status": status,
+        "landed": status in LANDED,
+        **({"open": True} if closing.outcome == "OPEN" else {}),
         "root": closing.root,
         "changes": closing.operations,
         "kept": closing.outcome in ("COMMITTED", "LEFT"),
         "errors": errors,
+        **_course(closing.execution),
         **_outside(closing),
     }
+
+
+def _course(execution: Execution | None) -> dict[str, Json]:
+    """How it went, for a look when the row is lost: when each status began, and what others changed (at most 100)."""
+    if execution is None:
+        return {}
+    history: list[Json] = [[moment.status, moment.at_ns] for moment in execution.history]
+    seen = execution.divergence[:_MOST_PATHS]
+    divergence: list[Json] = [[whole_characters(item.path), whole_characters(item.detail)] for item in seen]
+    return {"history": history, **({"divergence": divergence} if divergence else {})}
 
 
 def _outside(closing: Closing) -> dict[str, Json]:

@@ -33,6 +33,7 @@ from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, T
 
 from holdfast.errors import Blocked, DiskFull, Tampering, UnknownId, Unsupported
 from holdfast.model.canonical import Json
+from holdfast.model.execution import landed_in
 from holdfast.store.documents import unpacked
 from holdfast.store.footing import Mode, copy_of, footing_of, set_mode
 
@@ -68,7 +69,9 @@ TABLES: tuple[Table, ...] = ("simulations", "decisions", "approvals")
 
 
 class Row(NamedTuple):
-    """An execution as the lists show it. `live`: its effect stands. `kept`: its old objects are still here."""
+    """An execution as the lists show it. `live`: its effect stands. `kept`: its old objects are still here.
+    `landed`: its files came into place for good; a row of the first release that says PARTIAL is one that did not.
+    """
 
     id: str
     plan_id: str
@@ -80,6 +83,14 @@ class Row(NamedTuple):
     live: bool
     kept: bool
     summary: dict[str, Json]
+
+    @property
+    def landed(self) -> bool:
+        return landed_in(self.summary)
+
+    @property
+    def undoable(self) -> bool:
+        return self.landed and self.live and self.kept
 
 
 class Paper(NamedTuple):
@@ -428,10 +439,10 @@ class Records:
         """Newest first; those that were undone too."""
         found = self._db.execute(
             "SELECT id,plan_id,plan_digest,intent,status,at_ns,changes,live,kept,summary FROM executions "
-            "WHERE plan_digest=? AND status='COMPLETED' ORDER BY rowid DESC",
+            "WHERE plan_digest=? ORDER BY rowid DESC",
             (plan_digest,),
         )
-        return [_row(values) for values in found]
+        return [row for row in map(_row, found) if row.landed]
 
     def live_with_plan(self, plan_digest: str) -> list[Row]:
         return [row for row in self.landed_with_plan(plan_digest) if row.live]

@@ -88,6 +88,11 @@ class Effects:
                 found[fact.number] = Open(fact.number, fact.ran)
         return sorted(found.values(), reverse=True)
 
+    def done_numbers(self) -> frozenset[int]:
+        """The actions that were done, whatever became of them later."""
+        facts = (line for line in self._lines()[1:] if isinstance(line, dict))
+        return frozenset(fact["n"] for fact in facts if fact.get("fact") == "done")
+
     def has_facts(self) -> bool:
         """Is anything known, beside how many actions there were to be?"""
         return len(self._lines()) > 1

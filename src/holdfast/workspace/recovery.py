@@ -57,6 +57,8 @@ class Unsettled(NamedTuple):
     operations: int
     rolled_back_now: bool
     left: tuple[Divergence, ...] = ()
+    # How many paths were looked at afterwards and are what they should be.
+    proven: int = 0
 
 
 def recover(site: Site, is_unsettled: IsUnsettled) -> Unsettled | None:

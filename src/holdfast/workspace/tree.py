@@ -206,6 +206,25 @@ class Snapshot:
                 return True
         return False
 
+    def changed_since(self, earlier: Snapshot) -> Iterator[tuple[str, str]]:
+        """Every path that differs between two looks, and how: created, changed or removed. Equal directories are
+        passed over by their digests.
+        """
+        pairs: list[tuple[Block | None, Block | None, _Name]] = [(earlier._root, self._root, b"")]
+        while pairs:
+            before, after, prefix = pairs.pop()
+            if before is not None and after is not None and before.digest == after.digest:
+                continue
+            old, new = _rows_of(before), _rows_of(after)
+            for name in sorted(old.keys() | new.keys()):
+                was, now = old.get(name), new.get(name)
+                if was is None or now is None or was[0] != now[0]:
+                    how = "created" if was is None else "removed" if now is None else "changed"
+                    yield os.fsdecode(prefix + name), how
+                below = (was[1] if was is not None else None), (now[1] if now is not None else None)
+                if below != (None, None):
+                    pairs.append((*below, prefix + name + b"/"))
+
     def _place(self, path: str) -> tuple[Block | None, int]:
         above, _, name = path.rpartition("/")
         block = self._directory(above)
@@ -274,6 +293,16 @@ def _is_later(before: bytes, after: bytes, moment_ns: int) -> bool:
     if before != NEVER or after == NEVER:
         return True
     return bool(STAMP.unpack(after)[_CTIME] >= moment_ns)
+
+
+def _rows_of(block: Block | None) -> dict[bytes, tuple[Image | bytes, Block | None]]:
+    """By name: what it is, and what is below. The record of a directory has the digest of that, its image has not."""
+    if block is None:
+        return {}
+    rows = enumerate(zip(block.names(), block.records(), strict=True))
+    return {
+        name: (image_of(record, extra) or record, block.children.get(place)) for place, (name, (record, extra)) in rows
+    }
 
 
 def _tree_digest(root: Block) -> str:

@@ -1,0 +1,194 @@
+"""The record of an execution that another process began: from its journal's header, its ledger entry and the disk.
+
+The header of the log holds the steps, durable before the first path moves; the ledger holds what was known when an
+execution stopped to wait for a person. What stands at its paths is looked at here and now. Statuses that were entered
+after the other process died have the time at which recovery established them.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from holdfast.engine.results import Measured, step_results
+from holdfast.errors import HoldfastError
+from holdfast.execution.services import Deed
+from holdfast.model.canonical import Json
+from holdfast.model.changeset import images_digest
+from holdfast.model.execution import NOT_FINISHED, Divergence, Execution, Moment, Receipt, Status, advanced
+from holdfast.model.image import Image
+from holdfast.model.path import parent_of, printable
+from holdfast.settlement.record import is_open
+from holdfast.simulation.rehearsal import StepReport
+from holdfast.store.chain import Entry
+from holdfast.store.documents import packed, unpacked
+from holdfast.store.effects import Effects
+from holdfast.store.journal import Log
+from holdfast.workspace.flip import DISPLACED
+from holdfast.workspace.observe import observe
+from holdfast.workspace.recovery import Unsettled, read_log
+from holdfast.workspace.site import JOURNAL, Site
+
+HEADER = "record"
+_ON_THE_WAY: tuple[Status, ...] = (
+    "PENDING", "VALIDATING", "BACKING_UP", "APPLYING", "VERIFYING", "HEALTH_CHECKING"
+)  # fmt: skip
+_UNKNOWN_DEED = "its outcome was not recorded before the process ended"
+
+
+def in_header(execution: Execution, reports: Sequence[StepReport]) -> dict[str, Json]:
+    """What recovery needs to record an execution as whoever began it would have: packed, since steps may be many."""
+    head = {
+        "approved_at_ns": execution.approved_at_ns,
+        "began_ns": time.time_ns(),
+        "receipts": [receipt._asdict() for receipt in execution.receipts],
+    }
+    rows = (report._replace(receipt=None)._asdict() for report in reports)
+    return {HEADER: b64encode(packed(head, rows)).decode("ascii")}
+
+
+def recovered_execution(site: Site, found: Unsettled, entry: Entry | None) -> Execution | None:
+    """How it went and how it ended; None for a journal of the first release, which has no record in its header."""
+    record = _record(found.header)
+    if record is None:
+        return None
+    log = read_log(site.calls, site.state.directory(f"{JOURNAL}/{found.txn}"))
+    begun = _begun(found, record, entry)
+    deeds = _deeds(site, found)
+    measured = _Ended(site, log)
+    if entry is not None and not is_open(entry):
+        ended = _measured(begun, found, measured)  # whoever began it came as far as its entry
+    else:
+        ended = _ended(begun, found, measured, deeds)
+    reports = [_report(row, record["began_ns"]) for row in record["steps"]]
+    seen = Measured(log.ops, (), _reads(found.header, measured), measured.image, moved=True)
+    return replace(ended, steps=step_results(reports, seen, ended, deeds))
+
+
+class _Ended:
+    """What the log planned and what stands now, path by path."""
+
+    def __init__(self, site: Site, log: Log) -> None:
+        self._site = site
+        self.pre: dict[str, Image | None] = {}
+        self.post: dict[str, Image | None] = {}
+        for op in log.ops:
+            self.pre.setdefault(op.path, op.pre.image if op.pre is not None else None)
+            self.post[op.path] = op.post.image if op.post is not None else None
+        self._now: dict[str, Image | None] = {}
+
+    def image(self, path: str) -> Image | None:
+        if path not in self._now:
+            self._now[path] = self._look(path)
+        return self._now[path]
+
+    def _look(self, path: str) -> Image | None:
+        try:
+            directory = self._site.workspace.directory(parent_of(path))
+            seen = observe(self._site.calls, directory, path.rpartition("/")[2], wait=False)
+        except OSError as error:
+            # Recovery has proven which object stands there; what this user may not read is one of the two.
+            return None if error.errno in DISPLACED else self.pre.get(path)
+        except HoldfastError:
+            return None
+        return seen.image if seen is not None else None
+
+
+def _begun(found: Unsettled, record: Mapping[str, Any], entry: Entry | None) -> Execution:
+    header, known = found.header, entry.body if entry is not None else {}
+    execution = Execution(
+        id=found.txn,
+        intent=str(header["intent"]),
+        plan_id=str(header["plan_id"]),
+        plan_digest=str(header["plan_digest"]),
+        change_set_digest=str(header["change_set"]),
+        base_digest=str(header["base"]),
+        approved_by=str(header["approved_by"]),
+        approved_at_ns=record["approved_at_ns"],
+        history=tuple(Moment(status, record["began_ns"]) for status in _ON_THE_WAY[:3]),
+        receipts=tuple(Receipt(**row) for row in record["receipts"]),
+        changes=found.operations,
+    )
+    history, errors, divergence = (known.get(name) for name in ("history", "errors", "divergence"))
+    if isinstance(history, list):
+        moments = tuple(Moment(*row) for row in history)  # type: ignore[misc]
+        execution = replace(execution, history=moments)
+    if isinstance(errors, list):
+        execution = replace(execution, errors=tuple(str(error) for error in errors))
+    if isinstance(divergence, list):
+        execution = replace(execution, divergence=tuple(Divergence(*map(str, row)) for row in divergence))  # type: ignore[arg-type]
+    return execution
+
+
+def _ended(begun: Execution, found: Unsettled, measured: _Ended, deeds: Sequence[Deed]) -> Execution:
+    now = time.time_ns()
+    if found.outcome == "COMMITTED":
+        reached = _ON_THE_WAY.index(begun.status) if begun.status in _ON_THE_WAY else len(_ON_THE_WAY) - 1
+        for status in _ON_THE_WAY[reached + 1 :]:
+            begun = advanced(begun, status, now)
+        undone = tuple(deed.failure for deed in deeds if deed.failure)
+        begun = replace(begun, errors=(*begun.errors, *undone))
+        return advanced(_measured(begun, found, measured), "PARTIAL" if undone else "COMPLETED", now)
+    if begun.status != "FAILED":
+        begun = advanced(begun, "FAILED", now)
+    begun = _measured(replace(begun, errors=begun.errors or (NOT_FINISHED,)), found, measured)
+    if found.outcome == "LEFT":
+        left = tuple(f"{printable(item.path)} {item.detail}" for item in found.left)
+        return replace(begun, errors=(*begun.errors, *left))
+    return advanced(begun, "ROLLED_BACK", now)
+
+
+def _measured(execution: Execution, found: Unsettled, measured: _Ended) -> Execution:
+    """The digests over what was proven: recovery found every path on one side, unless somebody changed it since."""
+    wanted = measured.post if found.outcome == "COMMITTED" else measured.pre
+    apart = {path for path, image in wanted.items() if measured.image(path) != image}
+    known = {item.path for item in execution.divergence}
+    noted = (*found.left, *(Divergence(path, "holds somebody else's change") for path in sorted(apart)))
+    told = {item.path: item for item in noted if item.path not in known}
+    others = [path for path in wanted if path not in apart]
+    return replace(
+        execution,
+        before_digest=images_digest((path, measured.pre[path]) for path in others),
+        after_digest=images_digest((path, wanted[path]) for path in others),
+        proven=len(others),
+        divergence=(*execution.divergence, *told.values()),
+    )
+
+
+def _reads(header: Mapping[str, Json], measured: _Ended) -> dict[str, Image]:
+    """What the plan relied on, as it stands now: the header knows the paths, and one digest over all of them."""
+    paths = header.get("reads")
+    found = [(str(path), measured.image(str(path))) for path in paths] if isinstance(paths, list) else []
+    return {path: image for path, image in found if image is not None}
+
+
+def _deeds(site: Site, found: Unsettled) -> tuple[Deed, ...]:
+    announced = found.header.get("services")
+    if not isinstance(announced, list):
+        return ()
+    directory = site.state.open_directory(f"{JOURNAL}/{found.txn}")
+    try:
+        done = Effects(site.calls, directory).done_numbers()
+    finally:
+        site.calls.close(directory)
+    return tuple(Deed(0, 0, "" if number in done else _UNKNOWN_DEED) for number in range(len(announced)))
+
+
+def _record(header: Mapping[str, Json]) -> dict[str, Any] | None:
+    text = header.get(HEADER)
+    if not isinstance(text, str):
+        return None
+    try:
+        return unpacked(b64decode(text, validate=True))
+    except (ValueError, zlib.error):
+        return None
+
+
+def _report(row: Mapping[str, Any], began_ns: int) -> StepReport:
+    """When each step came, nobody knows any more: all of them have the time at which the execution began."""
+    times = {"started_ns": began_ns, "completed_ns": began_ns}
+    return StepReport(**{**row, **times, "affected": tuple(row["affected"])})

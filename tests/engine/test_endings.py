@@ -1,0 +1,213 @@
+"""However an execution ends, its record has steps, history, divergence and the true reason."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from guarded import ME, Ground, Interloper, guard, in_child, put
+from holdfast.cli.documents import execution_document
+from holdfast.errors import HoldfastError
+from holdfast.model.plan import Call, CommandCheck, Plan, Service
+from holdfast.testing import At, FaultyCalls, KillAt
+
+_FILES = {"a": b"old a", "b": b"old b"}
+_STEPS = (put("b", b"new b"), put("a", b"new a"))
+_UNWELL = CommandCheck(("false",), 1_000)
+_MEDDLER = CommandCheck(("sh", "-c", "echo theirs > b; exit 1"), 5_000)
+_CALL = Service(Call("http://127.0.0.1:9/x"), Call("http://127.0.0.1:9/x", "DELETE"))
+
+
+def _press() -> None:
+    raise KeyboardInterrupt
+
+
+def _fail() -> None:
+    raise OSError(errno.EIO, "the disk is broken")
+
+
+def _refused(act: Callable[[], object], *kinds: type[BaseException]) -> None:
+    with pytest.raises(kinds or (HoldfastError,)):
+        act()
+
+
+def _completed(path: Path) -> Ground:
+    ground = guard(path, _FILES)
+    ground.apply(*_STEPS)
+    return ground
+
+
+def _partial(path: Path) -> Ground:
+    ground = guard(path, _FILES)
+    plan = Plan("go on", (*_STEPS, _CALL), on_failure="continue")
+    ground.hf.execute(ground.hf.simulate(plan), approved_by=ME, consent=plan.id)
+    return ground
+
+
+def _rolled_back(path: Path) -> Ground:
+    ground = guard(path, _FILES)
+    _refused(lambda: ground.apply(*_STEPS, health=(_UNWELL,)))
+    return ground
+
+
+def _check_failed(path: Path) -> Ground:
+    ground = guard(path, _FILES)
+    plan = ground.plan(*_STEPS, verify=(CommandCheck(("/bin/false",)),))
+    _refused(lambda: ground.hf.execute(ground.hf.simulate(plan), approved_by=ME))
+    return ground
+
+
+def _hard_gate(path: Path) -> Ground:
+    ground = guard(path, _FILES)
+    ready = ground.ready(ground.plan(*_STEPS))
+    ground.hf.reject(ready.decision, by=ME)
+    _refused(ready.execute)
+    return ground
+
+
+def _moved_underneath(path: Path) -> Ground:
+    ground = guard(path, _FILES)
+    ready = ground.ready(ground.plan(*_STEPS))
+    (ground / "a").write_bytes(b"edited since")
+    _refused(ready.execute)
+    return ground
+
+
+def _not_staged(path: Path) -> Ground:
+    ground = guard(path, _FILES, calls := FaultyCalls())
+    ready = ground.ready(ground.plan(*_STEPS))
+    calls.arm(At("staged", _fail))
+    _refused(ready.execute)
+    return ground
+
+
+def _died(path: Path, point: str) -> Ground:
+    guard(path, _FILES).hf.close()
+
+    def die() -> None:
+        there = Ground(path, calls := FaultyCalls())
+        ready = there.ready(there.plan(*_STEPS))
+        calls.arm(KillAt(point))
+        ready.execute()
+
+    assert in_child(die) == -9
+    ground = Ground(path)
+    ground.hf.recover()
+    return ground
+
+
+def _left(path: Path) -> Ground:
+    ground = guard(path, _FILES)
+    _refused(lambda: ground.apply(*_STEPS, health=(_MEDDLER,)))
+    return ground
+
+
+def _accepted(path: Path) -> Ground:
+    ground = _left(path)
+    ground.hf.recover(accept=True)
+    return ground
+
+
+def _put_right(path: Path) -> Ground:
+    ground = _left(path)
+    (ground / "b").unlink()
+    (folder,) = (ground.state / "journal").glob("e-*")
+    log = next(slot for slot in folder.iterdir() if slot.name.isdecimal() and slot.read_bytes() == b"old b")
+    log.rename(ground / "b")  # a person puts the old file back from where the message says that it is kept
+    ground.hf.recover(accept=True)
+    return ground
+
+
+def _interrupted(path: Path) -> Ground:
+    ground = guard(path, _FILES, calls := Interloper())
+    ready = ground.ready(ground.plan(*_STEPS))
+    calls.arm("exchange", _press, skip=1)
+    _refused(ready.execute, KeyboardInterrupt)
+    return ground
+
+
+def _interrupted_early(path: Path) -> Ground:
+    ground = guard(path, _FILES, calls := Interloper())
+    ready = ground.ready(ground.plan(*_STEPS))
+    calls.arm("fsync", _press)
+    _refused(ready.execute, KeyboardInterrupt)
+    return ground
+
+
+class Ending(NamedTuple):
+    """`state` is how it ended, `before` the status before that, `reason` a part of the reason that is told."""
+
+    make: Callable[[Path], Ground]
+    state: str
+    before: str
+    reason: str = ""
+    divergence: tuple[str, ...] = ()
+    done: tuple[bool, ...] = (False, False)
+
+
+_ENDINGS = {
+    "completed": Ending(_completed, "COMPLETED", "HEALTH_CHECKING", done=(True, True)),
+    "partial": Ending(_partial, "PARTIAL", "HEALTH_CHECKING", "127.0.0.1:9", done=(True, True, False)),
+    "rolled back": Ending(_rolled_back, "ROLLED_BACK", "FAILED", "false"),
+    "check failed": Ending(_check_failed, "ABORTED", "PENDING", "/bin/false"),
+    "hard gate failed": Ending(_hard_gate, "ABORTED", "PENDING", "rejected"),
+    "moved underneath": Ending(_moved_underneath, "ABORTED", "BACKING_UP", "a was", ("a",)),
+    "not staged": Ending(_not_staged, "ABORTED", "BACKING_UP", "could not be prepared"),
+    "killed": Ending(lambda path: _died(path, "flipped"), "ROLLED_BACK", "FAILED", "not finished by the process"),
+    "killed after the commit": Ending(
+        lambda path: _died(path, "committed"), "COMPLETED", "HEALTH_CHECKING", done=(True, True)
+    ),
+    "killed after the entry": Ending(
+        lambda path: _died(path, "in-ledger"), "COMPLETED", "HEALTH_CHECKING", done=(True, True)
+    ),
+    "left to a person": Ending(_left, "FAILED", "HEALTH_CHECKING", "theirs > b", ("b",)),
+    "accepted": Ending(_accepted, "FAILED", "HEALTH_CHECKING", "theirs > b", ("b",)),
+    "put right": Ending(_put_right, "ROLLED_BACK", "FAILED", "theirs > b", ("b",)),
+    "interrupted": Ending(_interrupted, "ROLLED_BACK", "FAILED", "interrupted"),
+    "interrupted early": Ending(_interrupted_early, "ABORTED", "BACKING_UP", "interrupted"),
+}
+
+
+@pytest.mark.parametrize("name", _ENDINGS)
+def test_every_ending_is_recorded_whole(tmp_path: Path, name: str) -> None:
+    """`show` has every step, the history up to the end, what others changed, and why."""
+    ending = _ENDINGS[name]
+    ground = ending.make(tmp_path / "workspace")
+    row, document = ground.hf.show(ground.hf.log()[0].id)
+    shown: dict[str, Any] = execution_document(row, document)
+    assert (shown["state"], shown["status"]) == (ending.state, ending.state.replace("COMPLETED", "SUCCESS"))
+    assert [(step["target"], step["success"]) for step in shown["steps"]][:2] == list(
+        zip(("b", "a"), ending.done, strict=False)
+    )
+    assert [step["success"] for step in shown["steps"]] == list(ending.done)
+    statuses = [moment["status"] for moment in shown["history"]]
+    assert statuses[0] == "PENDING"
+    assert statuses[-2:] == [ending.before, ending.state]
+    assert [item["path"] for item in shown["divergence"]] == list(ending.divergence)
+    assert shown["divergence_detected"] is bool(ending.divergence)
+    assert ending.reason in "\n".join(shown["errors"])
+    assert bool(shown["errors"]) is bool(ending.reason) is bool(shown["abort_reason"])
+    assert shown["undoable"] is (ending.state in ("COMPLETED", "PARTIAL"))
+    assert ground.hf.audit().ok
+
+
+@pytest.mark.parametrize("name", ["accepted", "rolled back", "interrupted"])
+def test_a_lost_table_costs_only_the_steps(tmp_path: Path, name: str) -> None:
+    """Rebuilt from the ledger, the record still has history, divergence and reason."""
+    ending = _ENDINGS[name]
+    ground = ending.make(tmp_path / "workspace")
+    ground.hf.close()
+    for part in ("holdfast.db", "holdfast.db-wal", "holdfast.db-shm"):
+        (ground.state / part).unlink(missing_ok=True)
+    ground = Ground(ground.path)
+    ground.hf.recover()
+    row, document = ground.hf.show(ground.hf.log()[0].id)
+    shown: dict[str, Any] = execution_document(row, document)
+    assert shown["state"] == ending.state
+    assert [moment["status"] for moment in shown["history"]][-2:] == [ending.before, ending.state]
+    assert [item["path"] for item in shown.get("divergence", ())] == list(ending.divergence)
+    assert ending.reason in "\n".join(shown["errors"])
