@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -156,7 +157,55 @@ def test_status_tells_of_tampering(changed: tuple[Any, list[str]]) -> None:
     told = program("status", "--json").document
     assert (told["status"], told["trouble"][0]["code"]) == ("trouble", "tampering")
     assert program("undo", ids[0], "--yes").status == 12
-    assert program("log").status == 12
+    told = program("log")
+    assert told.status == 0
+    assert ids[0] in told.out
+    assert "the ledger" in told.err
+    assert "holdfast audit accept" in told.err
+
+
+def _edited(program: Any) -> None:
+    """An old record says something else; the file has the length and the modification time that it had."""
+    path = program.directory / ".holdfast/ledger.jsonl"
+    about, lines = path.stat(), path.read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1].replace(b'"at":1', b'"at":2', 1)
+    path.write_bytes(b"".join(lines))
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+
+
+def test_an_old_record_that_was_edited_stops_every_change(changed: tuple[Any, list[str]]) -> None:
+    """status and doctor tell; whatever changes something ends with 12, and nothing is changed."""
+    program, ids = changed
+    before = (program.directory / ".holdfast/ledger.jsonl").stat().st_size
+    _edited(program)
+    told = program("status", "--json").document
+    assert (told["status"], told["trouble"][0]["code"]) == ("trouble", "tampering")
+    assert "the ledger is broken: line 2" in program("doctor").out
+    for words in (
+        ("undo", ids[0], "--yes"),
+        ("gc",),
+        ("restore", "--at", "2020-01-01", "--yes"),
+        ("run", "--agent", "manual"),
+    ):
+        assert program(*words).status == 12, words
+    assert (program.directory / ".holdfast/ledger.jsonl").stat().st_size == before
+
+
+def test_a_break_is_accepted_by_typing_its_id(changed: tuple[Any, list[str]]) -> None:
+    """Without the id it is shown and refused (3), with another one too; with it the ledger is whole, and undo works."""
+    program, ids = changed
+    assert program("audit", "accept").out == "The ledger is whole: there is nothing to accept.\n"
+    _edited(program)
+    shown = program("audit", "accept")
+    assert shown.status == 3
+    assert "Broken     the ledger is broken: line 2: record 2 is not what was written" in shown.out
+    id = shown.err.split("--break ")[1].split()[0]
+    assert program("audit", "accept", "--break", "b-aaaaaaaa").status == 3
+    assert program("audit", "accept", "--yes").status == 2
+    done = program("audit", "accept", "--break", id, "--json").document
+    assert (done["status"], done["id"]) == ("accepted", id)
+    assert program("audit", "verify").status == 0
+    assert program("undo", ids[0], "--yes").status == 0
 
 
 def test_gc_says_what_it_forgot(changed: tuple[Any, list[str]]) -> None:

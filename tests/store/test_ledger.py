@@ -84,7 +84,7 @@ def test_a_group_is_one_write_and_one_sync(house: House) -> None:
     entries = house.ledger(calls).append_many([Record("execution", {"number": n}, AT) for n in range(2, 102)])
     assert [entry.seq for entry in entries] == list(range(2, 102))
     assert calls.made.count("fdatasync") == 1
-    assert calls.made.count("pwrite") == 2  # the lines, then the anchor
+    assert calls.made.count("pwrite") == 3  # the lines, then the anchor and the verified mark
     assert house.ledger().verify().count == 101
 
 
@@ -95,12 +95,12 @@ def test_an_empty_group_writes_nothing(house: House) -> None:
 
 
 def test_the_anchor_moves_only_after_the_record_is_durable(house: House) -> None:
-    """The order is: write the line, sync it, then write the anchor, and no sync after that."""
+    """The order is: write the line, sync it, then write the anchor and the mark, and no sync after that."""
     house.filled(1)
     calls = Faulty(0, lambda name, real: real())
     append(house.ledger(calls), 2)
     kept = [name for name in calls.made if name in ("pwrite", "fdatasync", "fsync", "point")]
-    assert kept == ["pwrite", "fdatasync", "point", "pwrite"]
+    assert kept == ["pwrite", "fdatasync", "point", "pwrite", "pwrite"]
 
 
 def test_the_first_record_also_makes_the_name_durable(house: House) -> None:
@@ -127,7 +127,7 @@ def test_the_cost_of_an_append_does_not_grow(house: House, count: int) -> None:
     calls.pread = counted  # type: ignore[method-assign,assignment]
     append(house.ledger(calls), count)
     assert read < 2048
-    assert len(calls.made) == 10
+    assert len(calls.made) == 18
 
 
 def test_find_gives_the_newest_record_of_an_execution(house: House) -> None:

@@ -27,6 +27,8 @@ from holdfast.model.configuration import Settings
 from holdfast.model.path import STATE_DIRECTORY, printable
 from holdfast.settings import Places, load, places_of
 from holdfast.store.anchor import anchor_path
+from holdfast.store.keys import key_path, load_key
+from holdfast.store.ledger import Ledger
 from holdfast.store.places import find_workspace
 from holdfast.store.private import READ, open_private
 from holdfast.store.state import read_identity
@@ -62,7 +64,7 @@ def command(face: Face) -> int:
     programs, isolated = _programs(where, findings, rules.settings)
     reports = [where.report, *_kernel(where.here, findings), *programs, _python(), _git()]
     reports += _hidden(where, rules.settings)
-    reports += [*own.reports, *([_anchor(where.id)] if where.id else []), *rules.reports]
+    reports += [*own.reports, *([_anchor(where.id), _ledger(where)] if where.id else []), *rules.reports]
     reports += _agents(rules.settings)
     usable = all(report.ok for report in reports if report.needed)
     face.screen.answer(
@@ -173,6 +175,15 @@ def _anchor(id: str) -> Report:
     except HoldfastError as error:
         return Report("Anchor", error.message, False, needed=True)
     return Report("Anchor", f"{printable(path)}, yours alone", True)
+
+
+def _ledger(where: _Where) -> Report:
+    state = os.path.join(where.workspace, STATE_DIRECTORY)
+    try:
+        Ledger(state, load_key(key_path()), where.id, anchor_path(where.id)).require_whole()
+    except HoldfastError as error:
+        return Report("Ledger", error.message, False, needed=True, more=(error.hint,) if error.hint else ())
+    return Report("Ledger", "every record is what was written", True)
 
 
 def _hidden(where: _Where, settings: Settings | None) -> list[Report]:

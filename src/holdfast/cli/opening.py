@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from holdfast.cli.screen import Screen
 from holdfast.cli.verbs import Face
 from holdfast.cli.words import proven_as_before
-from holdfast.errors import HoldfastError, Interrupted, Locked, NeedsHuman
+from holdfast.errors import HoldfastError, Interrupted, Locked, NeedsHuman, Tampering
 from holdfast.wiring import Holdfast
 from holdfast.wiring import open as open_workspace
 
@@ -48,7 +48,16 @@ def opened(face: Face, *, wait: float = 0.0, progress: Progress | None = None) -
 def reading(face: Face) -> Iterator[Holdfast]:
     with opened(face) as hf:
         _repair_if_there_is_room(face.screen, hf)
+        _tell_break(face.screen, hf)
         yield hf
+
+
+def _tell_break(screen: Screen, hf: Holdfast) -> None:
+    """Looking goes on over a broken ledger, and says so."""
+    try:
+        hf.require_whole_ledger()
+    except Tampering as error:
+        screen.note(f"{error.message}\n{error.hint}")
 
 
 @contextmanager
@@ -59,6 +68,7 @@ def changing(face: Face) -> Iterator[Holdfast]:
     # Around both: a second Ctrl-C must not interrupt the way back.
     with _patient(face.screen), opened(face, wait=face.options.wait, progress=progress) as hf:
         tell_recovery(face.screen, hf.recover())
+        hf.require_whole_ledger()  # at once, and not after the work of an hour
         try:
             yield hf
         except OSError as error:
@@ -82,10 +92,12 @@ def _repair_if_there_is_room(screen: Screen, hf: Holdfast) -> None:
 
 def repair_if_free(screen: Screen, hf: Holdfast) -> None:
     """A verb that only looks repairs too, but waits for nobody."""
-    if not hf.needs_recovery():
-        return
     try:
+        if not hf.needs_recovery():
+            return
         tell_recovery(screen, hf.recover())
+    except Tampering as error:
+        screen.note(f"{error.message}\n{error.hint}")
     except Locked:
         return  # somebody is at work: what looks unfinished is simply not finished
     except NeedsHuman as error:

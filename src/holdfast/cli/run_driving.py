@@ -47,6 +47,7 @@ def driving(face: Face) -> Iterator[Holdfast]:
     """The workspace, repaired; Locked when another process is at work in it."""
     with opened(face, wait=face.options.wait) as hf:
         tell_recovery(face.screen, hf.recover())
+        hf.require_whole_ledger()
         yield hf
 
 

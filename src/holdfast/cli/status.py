@@ -185,6 +185,7 @@ class _Locks:
 def _trouble(face: Face, hf: Holdfast, locks: _Locks) -> list[Trouble]:
     """What stands in the way of the next change."""
     try:
+        hf.require_whole_ledger()
         if not hf.needs_recovery():
             return []
         try:

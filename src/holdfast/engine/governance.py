@@ -254,6 +254,7 @@ class Governance:
         used: set[str] = set()
         first: Mapping[str, Json] | None = None
         made_ns: Json = 0
+        intact = True  # no accepted break lies between the entry and now
         for entry in self._ledger.entries(reverse=True):
             body = entry.body
             if first is not None and isinstance(made_ns, int) and entry.at_ns < made_ns:
@@ -263,8 +264,10 @@ class Governance:
                 used.update(str(id) for id in (spent if isinstance(spent, list) else []))
             elif entry.kind == "decision" and body["subject"] == simulation:
                 decisions.append(body)
-            elif entry.kind == "approval" and body["subject"] == simulation:
-                approvals.append(_approval(body))
+            elif entry.kind == "break":
+                intact = False
+            elif entry.kind == "approval" and body["subject"] == simulation and intact:
+                approvals.append(_approval(body))  # an earlier one may have been used by a record that is lost
             elif entry.kind == "simulation" and body["id"] == simulation:
                 first, made_ns = body, body["made_ns"]
         if first is None:

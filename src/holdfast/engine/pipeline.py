@@ -40,7 +40,7 @@ from holdfast.model.execution import Execution, Receipt
 from holdfast.model.plan import Plan
 from holdfast.settlement.custody import Filed, file_papers
 from holdfast.settlement.delegated import delegation_body
-from holdfast.settlement.record import KIND, Closing, Outcome, catch_up, is_open, project_note, settle
+from holdfast.settlement.record import KIND, Closing, Outcome, catch_up, is_open, project_note, recorded, settle
 from holdfast.settlement.runs import project_run
 from holdfast.simulation.rehearsal import Unrehearsable
 from holdfast.store.blobs import Blobs
@@ -88,11 +88,34 @@ class Pipeline:
         self.simulator = Simulator(site, records, self.governance.settings, self.progress)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Alone in the workspace, with nothing left over from a crash."""
-        with Lock(self._lock_path, wait=self._wait, calls=self.site.calls):
+    def locked(self, patience: float = 0.0) -> Iterator[None]:
+        """Alone in the workspace, with nothing left over from a crash, and over a ledger that is what was written.
+
+        Whatever changes or records something passes here. Tampering where the ledger is broken: recovering and looking
+        do without it, everything else waits until a person accepts the break (`engine.breaks`).
+        """
+        with Lock(self._lock_path, wait=max(self._wait, patience), calls=self.site.calls):
             self._recover()
+            self.ledger.require_whole()
             yield
+
+    @contextmanager
+    def locked_over_broken_ledger(self) -> Iterator[None]:
+        """For accepting a break: alone, with the workspace itself repaired."""
+        with Lock(self._lock_path, wait=self._wait, calls=self.site.calls):
+            try:
+                self._recover()
+            except Tampering as error:
+                if self.ledger_is_whole():
+                    raise error
+            yield
+
+    def ledger_is_whole(self) -> bool:
+        try:
+            self.ledger.require_whole()
+        except Tampering:
+            return False
+        return True
 
     @without_collector
     def recover(self, *, accept: bool = False, patience: float = 0.0) -> Unsettled | None:
@@ -140,20 +163,12 @@ class Pipeline:
 
     def note(self, kind: str, body: dict[str, Json]) -> None:
         """An entry about the work of an agent. That was long: others are waited for."""
-        with (
-            Lock(self._lock_path, wait=max(self._wait, _PATIENCE), calls=self.site.calls),
-            told("the work of the agent cannot be recorded"),
-        ):
-            self._recover()
+        with self.locked(_PATIENCE), told("the work of the agent cannot be recorded"):
             project_note(self.records, self.ledger.append(kind, body, time.time_ns()))
 
     def note_run(self, entries: list[Record]) -> None:
         """How a run and its tasks moved: durable with one sync, then in the tables."""
-        with (
-            Lock(self._lock_path, wait=max(self._wait, _PATIENCE), calls=self.site.calls),
-            told("the run cannot be recorded"),
-        ):
-            self._recover()
+        with self.locked(_PATIENCE), told("the run cannot be recorded"):
             for entry in self.ledger.append_many(entries):
                 project_run(self.records, entry)
 
@@ -392,6 +407,10 @@ class Pipeline:
                 self._settle_unsettled(self._without_services(found, accepted=finish is accept_divergence))
         except HoldfastError as error:
             error.changed = error.changed or (found is not None and found.rolled_back_now)
+            if found is not None and isinstance(error, Tampering):
+                became = "had landed, and stands" if found.outcome == "COMMITTED" else "is rolled back"
+                said = f"{found.txn} {became}; that is not recorded yet: {error.message}"
+                raise Tampering(said, hint=error.hint, changed=error.changed) from error
             raise
         except KeyboardInterrupt:
             if not is_being_taken_back(self.site):
@@ -413,7 +432,7 @@ class Pipeline:
         """What was begun outside the files before a crash goes; with `accepted`, what cannot is left as it stands."""
 
         def is_recorded() -> bool:
-            entry = self.ledger.find(KIND, found.txn)
+            entry = recorded(self.ledger, found.txn)
             return entry is not None and not is_open(entry)
 
         return take_back_after_crash(self.site, found, self.governance.settings, is_recorded, accepted=accepted)

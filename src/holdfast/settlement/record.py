@@ -25,11 +25,14 @@ from holdfast.settlement.runs import project_run
 from holdfast.store.chain import Entry
 from holdfast.store.database import Records, Row
 from holdfast.store.documents import packed
+from holdfast.store.journal import Log
 from holdfast.store.ledger import Ledger
 from holdfast.workspace.folder import is_folder_there, keep, remove_stage
 from holdfast.workspace.site import Site
 
 KIND = "execution"
+# A person accepted that records before this one are missing; see `engine.breaks`.
+BREAK = "break"
 Outcome = Literal["COMMITTED", "ABORTED", "LEFT", "OPEN"]
 _STATUS = {"COMMITTED": "COMPLETED", "ABORTED": "ROLLED_BACK", "LEFT": "FAILED"}
 _MOST_PATHS = 100
@@ -54,7 +57,7 @@ class Closing(NamedTuple):
 
 def settle(site: Site, ledger: Ledger, records: Records, closing: Closing) -> Entry:
     """Finish it; safe to repeat."""
-    entry = ledger.find(KIND, closing.txn) if closing.recovered else None
+    entry = recorded(ledger, closing.txn) if closing.recovered else None
     if entry is None or is_open(entry):
         entry = ledger.append(KIND, _body(closing), time.time_ns())
     else:
@@ -74,6 +77,21 @@ def is_open(entry: Entry) -> bool:
     return entry.body.get("open") is True
 
 
+def body_from_log(txn: str, log: Log) -> dict[str, Json]:
+    """What the ledger says of a landed transaction, from what is kept of it."""
+    return _body(Closing(txn, "COMMITTED", log.header, log.root, len(log.ops), (), None))
+
+
+def recorded(ledger: Ledger, txn: str) -> Entry | None:
+    """The entry of a transaction that is not settled yet, if it has one.
+
+    Every verb settles what is open before it begins another transaction, so it is the newest execution or none; and
+    an older record that cannot be proven does not keep it from being settled.
+    """
+    newest = ledger.newest(KIND)
+    return newest if newest is not None and newest.body.get("execution_id") == txn else None
+
+
 def catch_up(site: Site, ledger: Ledger, records: Records) -> int:
     """Project ledger entries that the tables lost; the number of them. What gc forgot is no longer kept."""
     head = ledger.head()
@@ -83,7 +101,7 @@ def catch_up(site: Site, ledger: Ledger, records: Records) -> int:
         return 0
     if not records.volatile:
         ledger.confirm()
-    missing = []
+    missing, broken = [], False
     for entry in ledger.entries(reverse=True):
         if entry.seq <= known:
             break
@@ -91,9 +109,10 @@ def catch_up(site: Site, ledger: Ledger, records: Records) -> int:
     for entry in reversed(missing):
         if entry.seq <= records.projected:
             continue  # after a fault of the database all of them are there already
+        broken = broken or entry.kind == BREAK
         if entry.kind == KIND:
             project(records, entry, None, kept=is_folder_there(site, str(entry.body["execution_id"])))
-        elif not project_paper(records, entry) and not project_run(records, entry):
+        elif not project_paper(records, entry) and not project_run(records, entry, lenient=broken):
             project_note(records, entry)
     return len(missing)
 

@@ -77,10 +77,11 @@ def _said(body: Mapping[str, Json], at_ns: int) -> Said:
     )  # fmt: skip
 
 
-def folded(before: TaskRecord, body: Mapping[str, Json], at_ns: int) -> TaskRecord:
-    """The record after this entry; Tampering when its state does not lead there."""
+def folded(before: TaskRecord, body: Mapping[str, Json], at_ns: int, *, lenient: bool = False) -> TaskRecord:
+    """The record after this entry; Tampering when its state does not lead there, unless `lenient`: each entry says
+    everything about its task but the attempts before it."""
     state = str(body["state"])
-    if state != before.state and state not in MOVES[before.state]:
+    if not lenient and state != before.state and state not in MOVES[before.state]:
         raise Tampering(f"task {before.task} moved from {before.state} to {state}, which no task does")
     fields = {name: body[name] for name in _FIELDS if name in body}
     found = before._replace(**fields, usage=_usage(body["usage"]), at_ns=at_ns)  # type: ignore[arg-type]
@@ -88,19 +89,19 @@ def folded(before: TaskRecord, body: Mapping[str, Json], at_ns: int) -> TaskReco
     return found._replace(tried=(*before.tried, _tried_from(tried))) if isinstance(tried, dict) else found
 
 
-def project_run(records: Records, entry: Entry) -> bool:
-    """A ledger entry as a row; False when it is of another kind."""
+def project_run(records: Records, entry: Entry, *, lenient: bool = False) -> bool:
+    """A ledger entry as a row; False when it is of another kind. `lenient`: entries before it may be missing."""
     if entry.kind not in (RUN, TASK, ANSWER):
         return False
     runs = Runs(records)
     if not runs.exist():
         runs.prepare()
     log_rows(records, entry)
-    records.dependably(lambda: _project(records, runs, entry))
+    records.dependably(lambda: _project(records, runs, entry, lenient))
     return True
 
 
-def _project(records: Records, runs: Runs, entry: Entry) -> None:
+def _project(records: Records, runs: Runs, entry: Entry, lenient: bool) -> None:
     """The row and the mark together: an entry that is folded twice would count its attempt twice."""
     with records.connection as transaction:
         transaction.execute("BEGIN IMMEDIATE")
@@ -112,7 +113,8 @@ def _project(records: Records, runs: Runs, entry: Entry) -> None:
         elif entry.kind == ANSWER:
             runs.save_answer(_said(entry.body, entry.at_ns))
         else:
-            record = folded(task_record(runs, str(entry.body["run"]), str(entry.body["task"])), entry.body, entry.at_ns)
+            before = task_record(runs, str(entry.body["run"]), str(entry.body["task"]))
+            record = folded(before, entry.body, entry.at_ns, lenient=lenient)
             agent = record.tried[-1].agent if record.tried else ""
             runs.save_task(TaskRow(record.run, record.task, record.state, agent, record.at_ns, _document(record)))
         records.mark_projected(entry.seq)

@@ -17,6 +17,7 @@ Invariants
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -29,7 +30,10 @@ from holdfast.store.private import READ, create_private, open_private
 SLOT = 512
 _PERSON = b"holdfast-anchor1"
 _FORMAT = b"holdfast-anchor 1"
-_HINT = "Restore the anchor from a backup; without it nobody can say whether records are missing at the end."
+_HINT = (
+    "Restore the anchor from a backup: without it nobody can say whether records are missing at the end. "
+    "Go on without one: holdfast audit accept"
+)
 
 
 def anchor_path(workspace_id: str) -> str:
@@ -95,6 +99,19 @@ class Anchor:
         self._calls.pwrite(fd, slot, SLOT * odd)
         self._raw = self._raw[:SLOT] + slot if odd else slot + self._raw[SLOT:]
         self._newest = anchored
+
+    def replace(self, anchored: Anchored) -> None:
+        """Another anchor in place of whatever is there: a person accepted a broken ledger, and it starts anew."""
+        aside = f"{self.path}.new"
+        with suppress(FileNotFoundError):
+            self._calls.unlink(aside)  # of one that was killed
+        create_private(aside, self._slot(anchored) * 2, self._calls)
+        self._calls.rename(aside, self.path)
+        folder = self._calls.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._calls.fsync(folder)
+        finally:
+            self._calls.close(folder)
 
     def missing(self) -> Tampering:
         return Tampering(f"the ledger has records, but its anchor is missing: {printable(self.path)}", hint=_HINT)

@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple
 from holdfast.disk.calls import Calls
 from holdfast.errors import Tampering
 from holdfast.store.anchor import Anchor, Anchored
-from holdfast.store.chain import Chain, Walk, claimed_seq, is_torn
+from holdfast.store.chain import Chain, Walk, claimed_seq, is_torn, lines_backwards, mac_of
 
 Problem = Literal[
     "edited",
@@ -89,6 +89,60 @@ def verification(calls: Calls, chain: Chain, anchor: Anchor, open_ledger: Callab
         return Verification(False, 0, missing.message, "anchor_missing", hint=missing.hint)
     finally:
         calls.close(fd)
+
+
+def proven_lines(
+    calls: Calls, chain: Chain, anchor: Anchor, open_ledger: Callable[[], int | None]
+) -> tuple[list[bytes], list[bytes]]:
+    """The lines that follow from the seed, and those after the break that lead back from the anchor; oldest first."""
+    try:
+        anchored = anchor.load()
+    except Tampering:
+        anchored = None
+    try:
+        fd = open_ledger()
+    except Tampering:  # a link, or no file at all
+        fd = None
+    if fd is None:
+        return [], []
+    try:
+        file = _File(calls, chain, fd, calls.fstat(fd).st_size)
+        walk = chain.walk(calls, fd, 0, file.size, chain.seed)
+        before = list(_lines(file, 0, walk.offset))
+        mac = b"" if anchored is None else anchored.mac.encode("ascii")
+        end = _end_of(file, walk.offset, mac)
+        rest = chain.walk(calls, fd, end, file.size, mac)
+        return before, [*reversed(_led_back(file, end, mac, walk.mac)), *_lines(file, end, rest.offset)]
+    finally:
+        calls.close(fd)
+
+
+def _end_of(file: _File, start: int, mac: bytes) -> int:
+    """Where the anchor's record ends, which moved if something before it was taken away; the end if it is gone."""
+    offset = start
+    for line in _lines(file, start):
+        offset += len(line) + 1
+        if mac and mac_of(line) == mac:
+            return min(offset, file.size)
+    return file.size
+
+
+def _led_back(file: _File, end: int, mac: bytes, last_good: bytes) -> list[bytes]:
+    """Newest first. The mac of each is in the proof of the line after it; that of the newest is in the anchor."""
+    found: list[bytes] = []
+    lines = lines_backwards(file.calls, file.fd, end)
+    line = next(lines, b"")
+    while line and mac and mac_of(line) == mac:
+        older = next(lines, b"")
+        follows = file.chain.follows(line, mac_of(older))
+        # A line that somebody put in between is passed over: what follows it follows the one before it.
+        if not follows and not file.chain.follows(line, last_good):
+            break
+        found.append(line)
+        if not follows:
+            break
+        line, mac = older, mac_of(older)
+    return found
 
 
 def _judged_absent(anchored: Anchored | None) -> Verification:

@@ -65,6 +65,8 @@ _HEADER = 100
 _FAULTS = (sqlite3.Error, ValueError, zlib.error)
 _MISTAKES = (sqlite3.ProgrammingError, sqlite3.InterfaceError)
 Table = Literal["simulations", "decisions", "approvals"]
+# Their rows are made of several entries, or named by an entry's number.
+_COUNTED_BY_ENTRY = ("runs", "tasks", "replies", "events", "execution_log")
 TABLES: tuple[Table, ...] = ("simulations", "decisions", "approvals")
 
 
@@ -360,6 +362,21 @@ class Records:
         """Only ever the next one: a gap must stay visible, so that what was lost is projected again."""
         if seq == self.projected + 1:
             self._db.execute("INSERT OR REPLACE INTO meta VALUES('projected',?)", (str(seq),))
+
+    @dependable
+    def start_over(self, known: set[str]) -> None:
+        """The ledger begins anew, with these: nothing is projected, and what the ledger lost is no longer listed.
+
+        Details of steps stay with their executions; what is counted entry by entry is counted again.
+        """
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("DELETE FROM meta WHERE key='projected'")
+            for table in ("executions", *TABLES):
+                gone = [(id,) for (id,) in self._db.execute(f"SELECT id FROM {table}") if id not in known]
+                self._db.executemany(f"DELETE FROM {table} WHERE id=?", gone)
+            for table in _COUNTED_BY_ENTRY:
+                self._db.execute(f"DROP TABLE IF EXISTS {table}")
 
     @dependable
     def forget_material(self, ids: list[str]) -> None:

@@ -30,7 +30,8 @@ def load_key(path: str, calls: Calls = CALLS) -> bytes:
     except FileNotFoundError:
         raise Tampering(
             f"the ledger's key is missing: {printable(path)}",
-            hint="Restore it from a backup; without it no record can be checked.",
+            hint="Restore it from a backup: without it no record can be checked. Without a backup: holdfast init makes "
+            "a new key, and then holdfast audit accept goes on without the old records.",
         ) from None
     try:
         key = calls.read(fd, KEY_BYTES + 1)

@@ -21,8 +21,12 @@ Invariants
   L4  Nothing is returned to a caller before its mac was checked, in either direction:
       backwards, the trusted mac of a line proves the mac that the line before it claims.
 
+  L5  What the anchor cannot see, an edit of an older record, is found before anything else is changed:
+      `require_whole` walks over all records, unless the file looks as it did when that was last done (`verified`).
+
 The caller holds the workspace's lock while it appends; readers need none, because they read the anchor first.
-Deliberately absent: any way to change or remove a record; and space reserved ahead.
+Deliberately absent: any way to change or remove a record, but for `start_anew`, by which a person accepts that the
+file is broken: it makes a new one of what can still be proven, and keeps the old. And space reserved ahead.
 Reserved blocks (fallocate, size kept) were measured on ext4 and save nothing: each append still changes the size
 and turns a reserved extent into a written one, which is the same journal commit as allocating a block.
 """
@@ -41,13 +45,14 @@ from holdfast.store.anchor import Anchor, Anchored
 from holdfast.store.chain import TRAILER, Chain, Entry, Record, decoded, is_torn, lines_backwards, mac_of, trailer
 from holdfast.store.keys import KEY_BYTES
 from holdfast.store.private import READ, READ_WRITE, Opened, open_regular
+from holdfast.store.verified import Look, VerifiedMark, look_of
 
 if TYPE_CHECKING:
     from holdfast.store.audit import Verification
 
 LEDGER_NAME = "ledger.jsonl"
 _CHUNK = 1 << 17
-_HINT = "See where with: holdfast audit verify"
+_HINT = "See where with: holdfast audit verify. Go on all the same with: holdfast audit accept"
 
 
 class Head(NamedTuple):
@@ -77,6 +82,7 @@ class Ledger:
         self._calls = calls
         self._chain = Chain(key, workspace_id)
         self._anchor = Anchor(anchor_path, key, workspace_id, calls)
+        self._verified = VerifiedMark(anchor_path, key, workspace_id, calls)
 
     def append(self, kind: str, body: dict[str, Json], at_ns: int) -> Entry:
         """Make one record durable. OSError: it is not recorded, or, after a failed sync, in doubt (L3)."""
@@ -147,17 +153,85 @@ class Ledger:
 
         return verification(self._calls, self._chain, self._anchor, self._open_if_there)
 
+    def require_whole(self) -> None:
+        """Tampering unless every record is what was written (L5); a few small reads where nobody touched the file."""
+        fd, anchored = self._open_to_read()
+        if fd is None or anchored is None:
+            return
+        try:
+            about = self._calls.fstat(fd)
+            if self._verified.load() == look_of(about):
+                self._tail(fd, about.st_size, anchored)
+                return
+        finally:
+            self._calls.close(fd)
+        found = self.verify()
+        if not found.ok:
+            raise Tampering(f"the ledger is broken: {found.message}", hint=_HINT)
+        # Of the time before the walk: what was written since then is not in the mark.
+        self._verified.save(look_of(about))
+
+    def newest(self, kind: str) -> Entry | None:
+        """The newest record of this kind."""
+        wanted = b'"kind":' + canonical(kind)
+        return next(
+            (entry for line in self._backwards() if wanted in line and (entry := decoded(line)).kind == kind), None
+        )
+
+    def proven(self) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
+        """What a broken ledger can still prove: the records before the break, and those after it.
+
+        The first follow from the seed, the others lead back from the anchor. Nothing between them is believed.
+        """
+        from holdfast.store.audit import proven_lines  # only `audit accept` pays for it
+
+        before, after = proven_lines(self._calls, self._chain, self._anchor, self._open_if_there)
+        return tuple(map(decoded, before)), tuple(map(decoded, after))
+
+    def start_anew(self, records: Sequence[Record], aside: str) -> None:
+        """A new file of these records in place of a broken one, which is kept under the name `aside`.
+
+        Killed on the way, the ledger is the old one, or the new one without its anchor: broken either way, and to be
+        accepted again. The exchange is one step, so that neither of the two is ever lost.
+        """
+        _, lines = self._sealed(records, Head(0, self._chain.seed.decode("ascii"), 0))
+        folder = self._open_directory()
+        try:
+            fd = open_regular(aside, READ_WRITE | os.O_CREAT | os.O_TRUNC, self._calls, folder).fd
+            try:
+                if self._calls.pwrite(fd, lines, 0) != len(lines):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), aside)
+                self._calls.fsync(fd)
+            finally:
+                self._calls.close(fd)
+            try:
+                self._calls.exchange(aside, folder, LEDGER_NAME, folder)
+            except FileNotFoundError:
+                self._calls.move(aside, folder, LEDGER_NAME, folder)
+            self._calls.fsync(folder)
+        finally:
+            self._calls.close(folder)
+        self._calls.point("ledger.anew")
+        mac = mac_of(lines.rstrip(b"\n")).decode("ascii") if records else self._chain.seed.decode("ascii")
+        self._anchor.replace(Anchored(1, len(records), len(lines), mac))
+
     def _append_and_anchor(self, held: int, records: Sequence[Record]) -> tuple[Entry, ...]:
         anchored = self._anchor.read(held)
-        entries, head = self._append(anchored, records)
+        entries, head, look = self._append(anchored, records)
         self._calls.point("ledger.durable")
         self._anchor.advance(held, Anchored(anchored.generation + 1, head.seq, head.length, head.mac))
+        if look is not None:
+            self._verified.save(look)
         return entries
 
-    def _append(self, anchored: Anchored, records: Sequence[Record]) -> tuple[tuple[Entry, ...], Head]:
-        """Write and sync, lines beyond the anchor included; the new entries, and the newest record."""
+    def _append(self, anchored: Anchored, records: Sequence[Record]) -> tuple[tuple[Entry, ...], Head, Look | None]:
+        """Write and sync, lines beyond the anchor included; the new entries, and the newest record.
+
+        The last is what the file looks like then, if it was as last verified before: nobody else wrote to it.
+        """
         fd, about = self._open_to_append(anchored)
         try:
+            was_whole = not anchored.seq or self._verified.load() == look_of(about)
             tail = self._tail(fd, about.st_size, anchored)
             entries, lines = self._sealed(records, tail.head)
             if tail.torn:
@@ -165,11 +239,19 @@ class Ledger:
                 # Synced at once: otherwise a power loss could show new bytes followed by the old torn ones.
                 self._calls.fdatasync(fd)
             self._write(fd, anchored, tail, lines)
+            look = self._look(fd) if was_whole else None
         finally:
             self._calls.close(fd)
         if not entries:
-            return (), tail.head
-        return entries, Head(entries[-1].seq, entries[-1].mac, tail.head.length + len(lines))
+            return (), tail.head, look
+        return entries, Head(entries[-1].seq, entries[-1].mac, tail.head.length + len(lines)), look
+
+    def _look(self, fd: int) -> Look | None:
+        """For the mark alone: the record is durable, whatever becomes of this."""
+        try:
+            return look_of(self._calls.fstat(fd))
+        except OSError:
+            return None
 
     def _forwards(self) -> Iterator[bytes]:
         fd, anchored = self._open_to_read()
@@ -312,9 +394,12 @@ class Ledger:
 
     def _sync_directory(self) -> None:
         """Until a first record is anchored, the file's name may not be durable."""
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        fd = self._calls.open(os.path.dirname(self._path) or ".", flags, dir_fd=self._directory)
+        fd = self._open_directory()
         try:
             self._calls.fsync(fd)
         finally:
             self._calls.close(fd)
+
+    def _open_directory(self) -> int:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        return self._calls.open(os.path.dirname(self._path) or ".", flags, dir_fd=self._directory)

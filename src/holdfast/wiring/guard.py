@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from holdfast.agents.protocol import Agent, Person, Watcher
+    from holdfast.engine.breaks import Break
     from holdfast.engine.changes import Changes
     from holdfast.engine.checking import ShadowKind, Verified
     from holdfast.engine.difference import Difference
@@ -389,6 +390,22 @@ class Holdfast:
 
     def audit(self) -> Verification:
         return self.ledger.verify()
+
+    def require_whole_ledger(self) -> None:
+        """Tampering where the ledger is broken; everything that changes something asks this itself."""
+        self.ledger.require_whole()
+
+    def find_break(self) -> Break | None:
+        """What is wrong with the ledger, and what can still be proven; None where it is whole."""
+        from holdfast.engine.breaks import find_break
+
+        return find_break(self.pipeline)
+
+    def accept_break(self, id: str) -> Break:
+        """Go on with a new ledger of what is proven; the id says which break is meant, as `find_break` showed it."""
+        from holdfast.engine.breaks import accept_break
+
+        return accept_break(self.pipeline, id, self.me())
 
     def needs_recovery(self) -> bool:
         """Is something unfinished: after a crash, or because somebody is at work right now? A few small reads."""
