@@ -92,3 +92,18 @@ def test_holes_count_for_the_limit_of_the_disk(tmp_path: Path, home: Path, shado
         ground.hf.simulate(ground.plan(Run(("sh", "-c", code))), shadow=shadow)  # type: ignore[arg-type]
     assert _taken(ground.state) < _LITTLE
     assert not (ground / "holes").exists()
+
+
+def test_policy_counts_bytes_before_anything_is_kept(tmp_path: Path, home: Path) -> None:
+    """More new bytes than policy admits are denied in the simulation: its report is recorded, its bytes are not."""
+    config = home / "xdg_config_home" / "holdfast"
+    config.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (config / "config.toml").write_text('[policy.limits]\nbytes = "1MB"\n')
+    ground = guard(tmp_path / "workspace", {"a": b"old"})
+    make = Run(("dd", "if=/dev/urandom", "of=big", "bs=1M", "count=16"))
+    with pytest.raises(HoldfastError, match="16,777,216 bytes of new content, 1,000,000 are allowed") as caught:
+        ground.hf.simulate(ground.plan(make))
+    assert (caught.value.code, caught.value.exit_status, caught.value.changed) == ("denied", 4, False)
+    assert _taken(ground.state) < _LITTLE
+    (paper,) = ground.hf.records.papers("simulations")
+    assert paper.document["status"] == "BLOCKED"

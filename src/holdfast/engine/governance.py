@@ -16,6 +16,7 @@ Invariants
 from __future__ import annotations
 
 import os
+import sys
 import time
 from base64 import b32encode
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,7 @@ from holdfast.engine.checking import Verified
 from holdfast.engine.evidence import evidence_of, kept_inputs
 from holdfast.engine.refusals import approving
 from holdfast.engine.simulator import Simulated, Surroundings
-from holdfast.errors import ApprovalNeeded, Blocked, Denied, UnknownId
+from holdfast.errors import ApprovalNeeded, Blocked, Denied, HoldfastError, UnknownId
 from holdfast.gates.aliases import leading_to
 from holdfast.gates.approvals import Electorate, Office, Standing, electorate_of, standing
 from holdfast.gates.evidence import PERSON, Evidence
@@ -94,6 +95,13 @@ class Governance:
         if self._compiled is None or self._compiled[0] != layers:
             self._compiled = layers, sound(layered(layers))
         return self._compiled[1]
+
+    def most_bytes(self) -> int:
+        """How much new content the policy admits; without bound where it cannot be read, since nothing lands then."""
+        try:
+            return self.policy().scalars.limits.bytes
+        except HoldfastError:
+            return sys.maxsize
 
     # ── deciding ──
 

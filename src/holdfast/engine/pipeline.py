@@ -85,7 +85,7 @@ class Pipeline:
         self.recovered: Unsettled | None = None
         self.begun: list[str] = []  # the executions of this object, in their order; known before anything moves
         self.governance = Governance(site, ledger, login)
-        self.simulator = Simulator(site, records, self.governance.settings, self.progress)
+        self.simulator = Simulator(site, records, self.governance.settings, self.governance.most_bytes, self.progress)
 
     @contextmanager
     def locked(self, patience: float = 0.0) -> Iterator[None]:

@@ -20,13 +20,14 @@ from holdfast.engine.last_words import last_words
 from holdfast.engine.saving import save_simulation
 from holdfast.errors import Blocked, SandboxUnavailable, VerificationFailed
 from holdfast.execution.services import Action
+from holdfast.gates.evidence import new_bytes, new_content
 from holdfast.model.changeset import ChangeSet, change_set
 from holdfast.model.configuration import Settings
 from holdfast.model.image import Seen
 from holdfast.model.path import INSTRUCTION_FILES, TOOL_DIRECTORIES
 from holdfast.model.plan import Agent, Delete, Move, Plan, Run, Service, Step, described, step_id
 from holdfast.model.simulation import Outcome, Precondition, SimulatedStep, Simulation
-from holdfast.simulation.rehearsal import Rehearsal, StepReport, Unrehearsable, rehearse
+from holdfast.simulation.rehearsal import Rehearsal, StepReport, TooMuch, Unrehearsable, rehearse
 from holdfast.simulation.report import FileReports, Performed, step_report
 from holdfast.simulation.reports import StepReports
 from holdfast.simulation.workshop import Delegate, Workshop
@@ -68,10 +69,19 @@ class Surroundings(NamedTuple):
 
 
 class Simulator:
-    def __init__(self, site: Site, records: Records, settings: Callable[[], Settings], progress: Progress) -> None:
+    def __init__(
+        self,
+        site: Site,
+        records: Records,
+        settings: Callable[[], Settings],
+        most_bytes: Callable[[], int],
+        progress: Progress,
+    ) -> None:
+        """`most_bytes`: how much new content policy admits."""
         self._site = site
         self._records = records
         self._settings = settings
+        self._most_bytes = most_bytes
         self._progress = progress
         self.checking = Checking(site, settings, progress)
         self._looked_at = Surroundings("", (), 0)
@@ -110,7 +120,10 @@ class Simulator:
             profile = profile_of(settings.limits)
             at, keep = self._site.path, settings.keep
             workshop = Workshop(shadow, at, profile, keep, self._save_log, self._looked, last_words, delegate)
-            found = self._simulated(plan, self._rehearsed(plan, workshop), workshop)
+            rehearsed = self._rehearsed(plan, workshop)
+            if delegate is None:
+                self._require_admitted(plan, rehearsed, workshop)
+            found = self._simulated(plan, rehearsed, workshop)
             # The shadow goes when this block ends; what it holds is kept under the simulation's id.
             kept = save_simulation(self._site, plan, found.report, found.change_set, found.sources)
         return found._replace(sources=kept)
@@ -121,6 +134,19 @@ class Simulator:
         except Unrehearsable as error:
             error.report = self._blocked(plan, error, workshop)
             raise
+
+    def _require_admitted(self, plan: Plan, found: Rehearsal, workshop: Workshop) -> None:
+        """TooMuch for more bytes than any decision would let through. The gate judges the rest, when it is asked."""
+        size, most = new_bytes(new_content(found.change_set.changes)), self._most_bytes()
+        if size <= most:
+            return
+        error = TooMuch(
+            f"{size:,} bytes of new content, {most:,} are allowed",
+            found.steps,
+            "Nothing was changed, and nothing of it is kept. More is admitted by limits.bytes of the policy.",
+        )
+        error.report = self._blocked(plan, error, workshop)
+        raise error
 
     def _blocked(self, plan: Plan, error: Unrehearsable, workshop: Workshop | None) -> Simulation:
         """Its report: how far it came, and what was in its way."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from holdfast.gates.aliases import inside
 from holdfast.gates.case import OTHERS_WRITE, SET_ID, Case, Deed, FactRule, Said, asking, counted, denying
+from holdfast.gates.evidence import new_bytes
 from holdfast.gates.operations import loses_content, removed_files
 from holdfast.gates.policy import VERDICT_OF, Limits
 from holdfast.gates.secrets import Finding, every_finding
@@ -177,7 +178,7 @@ def is_mass_removal(removed: int, files: int, limits: Limits) -> bool:
 def _limits(case: Case) -> Iterator[Said]:
     limits, changes = case.policy.scalars.limits, case.evidence.change_set.changes
     lines = sum(text.lines_added + text.lines_removed for text in case.evidence.texts)
-    size = sum(change.post.size for change in case.new_content if change.post is not None)
+    size = new_bytes(case.new_content)
     for name, value, most, unit in (
         ("files", len([change for change in changes if not _is_directory(change)]), limits.files, "files changed"),
         ("lines", lines, limits.lines, "lines changed"),

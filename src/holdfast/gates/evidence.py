@@ -11,7 +11,7 @@ Invariants
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -101,11 +101,18 @@ class Evidence:
         return any(receipt.origin in trusted for receipt in self.proofs())
 
     def new_content(self) -> Iterator[Change]:
-        """Files with bytes that were not there before; what only moves or changes its mode brings none."""
-        moved = _Moved(self.change_set.changes)
-        for change in self.change_set.changes:
-            if _has_new_content(change) and not moved.brought(change):
-                yield change
+        return new_content(self.change_set.changes)
+
+
+def new_content(changes: tuple[Change, ...]) -> Iterator[Change]:
+    """Files with bytes that were not there before; what only moves or changes its mode brings none."""
+    moved = _Moved(changes)
+    return (change for change in changes if _has_new_content(change) and not moved.brought(change))
+
+
+def new_bytes(changes: Iterable[Change]) -> int:
+    """The whole length of these files, holes included."""
+    return sum(change.post.size for change in changes if change.post is not None)
 
 
 def compared(path: str, before: bytes, after: bytes, *, most: int = MOST_TEXT_BYTES) -> Text:

@@ -16,7 +16,7 @@ from blake3 import blake3
 
 from holdfast.disk.calls import CALLS
 from holdfast.disk.holes import pieces
-from holdfast.errors import Blocked, InvalidPath
+from holdfast.errors import Blocked, Denied, InvalidPath
 from holdfast.model.changeset import ChangeSet
 from holdfast.model.check import quoted
 from holdfast.model.execution import Receipt
@@ -101,6 +101,13 @@ class Unrehearsable(Blocked):
         super().__init__(message, hint=hint or _CORRECT)
         self.steps = steps
         self.report: Simulation | None = None
+
+
+class TooMuch(Unrehearsable):
+    """What a program made is more than policy admits: found before any of it is kept."""
+
+    code = Denied.code
+    exit_status = Denied.exit_status
 
 
 # Raises Blocked for an effect that cannot even begin on this host; more about it nobody can tell beforehand.
