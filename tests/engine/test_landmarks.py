@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -133,7 +133,7 @@ def test_who_was_killed_before_they_told_it_is_made_up_for(edited: Ground) -> No
     both = LINES.replace(*MINE).replace(*THEIRS)
     order = proposed(edited, put("f.txt", both))
 
-    def cut_off(pipeline: Pipeline, order: LandOrder, execution: str) -> tuple[Commit, ...]:
+    def cut_off(pipeline: Pipeline, order: LandOrder, execution: str, tasks: Sequence[str] = ()) -> tuple[Commit, ...]:
         checkpoint_of(pipeline, order, execution)
         raise Blocked("cut off")
 

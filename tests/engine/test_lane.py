@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -106,7 +106,7 @@ def test_a_landing_that_is_killed_around_its_commit_has_one_commit(ground: Groun
     order = proposed(ground, NEW)
     ground.hf.close()
 
-    def commit(pipeline: Pipeline, order: LandOrder, execution: str) -> tuple[Commit, ...]:
+    def commit(pipeline: Pipeline, order: LandOrder, execution: str, tasks: Sequence[str] = ()) -> tuple[Commit, ...]:
         made = checkpoint_of(pipeline, order, execution) if after else ()
         os.kill(os.getpid(), signal.SIGKILL)
         return made
@@ -417,4 +417,19 @@ def test_the_first_task_of_a_group_is_no_exception(tmp_path: Path) -> None:
     answer = lane_of(ground).land(group_of(ground, "Write two.py", "Write one.py"))
     assert isinstance(answer, Landed)
     assert (answer.together, answer.open) == ((task_id(ground, "Write one.py"),), (task_id(ground, "Write two.py"),))
+    ground.hf.close()
+
+
+def test_the_commit_of_a_group_names_every_task_that_it_completed(tmp_path: Path) -> None:
+    """Its title is the first of them, each has a line and stands in the trailer; what stays open is not in it."""
+    ground = site(tmp_path / "workspace", {"ROADMAP.md": GROUP})
+    titles = ("Write one.py", "Write two.py", "Speak of tigers")
+    ids = [task_id(ground, title) for title in titles]
+    order = order_of(ground, titles[0], accept=())._replace(together=tuple(ids[1:]))
+    steps = (put("one.py", b"ONE = 1\n"), put("two.py", b"TWO = 2\n"))
+    assert isinstance(lane_of(ground).land(proposed(ground, *steps, order=order)._replace(tick=tuple(ids))), Landed)
+    message = git(ground.path, "log", "-1", "--format=%B")
+    assert message.startswith("Write one.py and 1 more\n\n- Write one.py\n- Write two.py\n")
+    assert f"Holdfast-Task: {ids[0]} {ids[1]}\n" in message
+    assert "tigers" not in message
     ground.hf.close()

@@ -43,11 +43,30 @@ _MOST_NAMED = 7
 _SHOWN = 3
 
 
-def checkpoint_of(pipeline: Pipeline, order: LandOrder, execution: str) -> tuple[Commit, ...]:
-    """Commit what this execution changed; nothing where no repository holds any of it."""
+def checkpoint_of(
+    pipeline: Pipeline, order: LandOrder, execution: str, tasks: Sequence[str] = ()
+) -> tuple[Commit, ...]:
+    """Commit what this execution changed; nothing where no repository holds any of it.
+
+    `tasks` are those that it completed, where the order asked for several: the message names each of them.
+    """
     row, asked = pipeline.records.row(execution), order.order
-    trailers = Trailers(execution, str(row.summary["change_set"]), asked.task, asked.run, asked.agent)
-    return _commits(pipeline, row, order.roadmap, asked.intent, trailers)
+    done = tuple(dict.fromkeys(tasks)) or (asked.task,)
+    trailers = Trailers(execution, str(row.summary["change_set"]), " ".join(done), asked.run, asked.agent)
+    words = asked.intent if done == (asked.task,) and not asked.together else _group_words(pipeline, order, done)
+    return _commits(pipeline, row, order.roadmap, words, trailers)
+
+
+def _group_words(pipeline: Pipeline, order: LandOrder, done: Sequence[str]) -> str:
+    """The title is the first task; where there are more, each has a line."""
+    try:
+        known = {task.id: task for task in RoadmapFile(pipeline.site, order.roadmap).read()[1].tasks}
+    except HoldfastError:
+        known = {}  # the ids are names too
+    labels = [f"{known[id].number} {known[id].title}".strip() if id in known else id for id in done]
+    if len(labels) == 1:
+        return labels[0]
+    return "\n".join((f"{labels[0]} and {len(labels) - 1} more", "", *(f"- {label}" for label in labels)))
 
 
 # The same, as those call it who make up for it later.

@@ -70,8 +70,8 @@ from holdfast.store.blobs import Blobs
 from holdfast.store.large_blobs import LargeBlobs
 from holdfast.workspace.githistory import Commit
 
-# After the landing: commit what landed; one commit for each repository that holds any of it.
-Checkpoint = Callable[[Pipeline, LandOrder, str], Sequence[Commit]]
+# After the landing: commit what landed, for the tasks that it completed; one commit for each repository it touched.
+Checkpoint = Callable[[Pipeline, LandOrder, str, Sequence[str]], Sequence[Commit]]
 # A proposal by its name, with its bytes in the workspace's own stock when this returns.
 Fetch = Callable[[Pipeline, str, Plan], Proposal]
 _NOTHING = change_set(())
@@ -202,7 +202,12 @@ class Lane:
             )
         made: list[Commit] = []
         if order.checkpoint and landed.execution:
-            _tried(remarks, "not committed", lambda: made.extend(self._checkpoint(pipeline, order, landed.execution)))
+            tasks = [task for task in (order.order.task, *order.order.together) if task not in left]
+            _tried(
+                remarks,
+                "not committed",
+                lambda: made.extend(self._checkpoint(pipeline, order, landed.execution, tasks)),
+            )
         remarks += remarks_on(made)
         files = pipeline.records.row(landed.execution).changes if landed.execution else 0
         ids = " ".join(commit.id for commit in made)

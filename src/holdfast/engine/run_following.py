@@ -280,7 +280,8 @@ def _late(pipeline: Pipeline, book: TaskBook, row: Row, mine: Sequence[TaskRecor
         if leader is None or leader.commit:
             return ()
         order = land_order_of(book.run, LargeBlobs(pipeline.site.state), leader)
-        made = commits_of_landing(pipeline, order, row.id)
+        done = [record.task for record in (leader, *mine) if record.state == "COMPLETED"]
+        made = commits_of_landing(pipeline, order, row.id, done)
         if not made and Repository.at(pipeline.site.path, pipeline.site.calls) is not None:
             raise Blocked("all that it changed is committed already, was changed again, or is ignored by git")
         return made
