@@ -440,7 +440,7 @@ class Pipeline:
     def _settle_unsettled(self, found: Unsettled) -> None:
         if found.outcome == "COMMITTED":
             self._keep_texts(lambda: keep_texts_after_crash(self.site, found.txn))
-        execution = recovered_execution(self.site, found, self.ledger.find(KIND, found.txn))
+        execution = recovered_execution(self.site, found, recorded(self.ledger, found.txn))
         closing = Closing(
             found.txn,
             found.outcome,
