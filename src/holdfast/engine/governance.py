@@ -62,6 +62,7 @@ class Custody(NamedTuple):
     approvals: tuple[Approval, ...]
     used: frozenset[str]
     made_by: str
+    since_ns: Mapping[str, int]  # id of an approval → the latest time of an entry after it
 
 
 class _About(NamedTuple):
@@ -214,6 +215,7 @@ class Governance:
             longest_ns=scalars.approval_lifetime_ms * 1_000_000,
             people=scalars.people,
             people_from=scalars.people_from,
+            since_ns=custody.since_ns,
         )
         return standing(decision, custody.approvals, office, is_signed)
 
@@ -263,6 +265,8 @@ class Governance:
         first: Mapping[str, Json] | None = None
         made_ns: Json = 0
         intact = True  # no accepted break lies between the entry and now
+        since_ns: dict[str, int] = {}
+        latest_ns = 0  # of the entries after this one
         for entry in self._ledger.entries(reverse=True):
             body = entry.body
             if first is not None and isinstance(made_ns, int) and entry.at_ns < made_ns:
@@ -275,13 +279,15 @@ class Governance:
             elif entry.kind == "break":
                 intact = False
             elif entry.kind == "approval" and body["subject"] == simulation and intact:
+                since_ns[str(body["id"])] = latest_ns
                 approvals.append(_approval(body))  # an earlier one may have been used by a record that is lost
             elif entry.kind == "simulation" and body["id"] == simulation:
                 first, made_ns = body, body["made_ns"]
+            latest_ns = max(latest_ns, entry.at_ns)
         if first is None:
             raise UnknownId(f"the ledger knows no simulation {simulation}", hint="Simulate the plan first.")
         made_by = str(first.get("by", ""))
-        return Custody(str(first["digest"]), tuple(decisions), tuple(approvals), frozenset(used), made_by)
+        return Custody(str(first["digest"]), tuple(decisions), tuple(approvals), frozenset(used), made_by, since_ns)
 
 
 def _bounded(instructions: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

@@ -11,6 +11,10 @@ Invariants
   A4  How many must say yes is counted with the approvers of now; what a decision asked for, when there were others,
       is the least.
   A5  No more people are asked for than could answer: where the maker of a change is one of two, the other is enough.
+  A6  An approval that expired stays expired when the clock goes back. It is judged by the latest of now and of the
+      ledger's entries after it: each of those was made after the approval, whatever the clock says since.
+      Entries before it tell nothing about it: one that a wrong clock dated 2099 expires the approvals before it,
+      which must be given again, and none that is given afterwards.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ class Office(NamedTuple):
     longest_ns: int = 0  # how long an approval may be valid; 0 is no limit
     people: int = 1  # so many must say yes…
     people_from: Risk = "high"  # …from here on, where more than one could
+    since_ns: Mapping[str, int] = {}  # id of an approval → the latest time of an entry after it (A6)
 
 
 class Electorate(NamedTuple):
@@ -95,7 +100,8 @@ def _is_about_this(approval: Approval, decision: Decision, office: Office) -> bo
 
 
 def _is_in_time(approval: Approval, decision: Decision, office: Office) -> bool:
-    return approval.issued_ns <= office.now_ns < approval.expires_ns
+    latest_ns = max(office.now_ns, office.since_ns.get(approval.id, 0))
+    return approval.issued_ns <= office.now_ns and latest_ns < approval.expires_ns
 
 
 def _is_short(approval: Approval, decision: Decision, office: Office) -> bool:
