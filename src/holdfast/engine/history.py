@@ -14,7 +14,7 @@ from holdfast.engine.actions import had_again, taken_away
 from holdfast.engine.job import Job
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.saving import forget_dossiers, kept_logs
-from holdfast.errors import Blocked, HoldfastError, InvalidInput
+from holdfast.errors import Blocked, HoldfastError, InvalidInput, Tampering
 from holdfast.execution.services import Action
 from holdfast.gates.change_rules import is_mass_removal
 from holdfast.gates.layers import layered
@@ -149,8 +149,14 @@ def _until(paper: Paper) -> int:
 def _way_back(pipeline: Pipeline, rows: list[Row], intent: str, undoes: list[str], revives: list[str]) -> Return:
     if not rows:
         raise Blocked("there is nothing to go back over", hint="Nothing was changed. See: holdfast log")
-    bodies = _bodies(pipeline, {row.id for row in rows if row.changes}.union(undoes, revives))
-    plan = plan_undo(pipeline.site, _checked_pasts(pipeline, [row for row in rows if row.changes], bodies))
+    bodies = _bodies(pipeline, {row.id for row in rows}.union(undoes, revives))
+    for id in undoes:
+        if id not in bodies or bodies[id]["status"] != pipeline.records.row(id).status:
+            raise Tampering(
+                f"the tables say of {id} what the ledger does not say", hint="Nothing was changed. See: holdfast audit"
+            )
+    moved = [row for row in rows if row.id not in bodies or bodies[row.id]["changes"]]
+    plan = plan_undo(pipeline.site, _checked_pasts(pipeline, moved, bodies))
     actions, standing = _actions(pipeline, undoes, revives, bodies)
     job = Job(
         intent,

@@ -221,7 +221,7 @@ def from_own_stock(pipeline: Pipeline, name: str, plan: Plan) -> Proposal:
 
 def landed_as(pipeline: Pipeline, plan: Plan) -> Landed | Unlanded | None:
     """What became of this plan: it stands, it was taken back, or it never landed (L1)."""
-    rows = pipeline.records.landed_with_plan(plan.digest)
+    rows = pipeline.landed(plan.digest, live=False)
     if not rows:
         return None
     standing = next((row.id for row in rows if row.live), "")

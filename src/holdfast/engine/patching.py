@@ -47,7 +47,6 @@ from holdfast.model.plan import Plan
 from holdfast.store.database import Row
 from holdfast.store.patch_history import PatchHistory
 from holdfast.workspace.hidden import Roots, masked_paths, matches
-from holdfast.workspace.undo import stands_as_left
 
 # Words that the checks understand as: whatever is found here.
 EVERY_CHECK = "all checks pass"
@@ -247,9 +246,9 @@ class Patches:
         if standing.state != "committed":
             return None
         row = self._row(standing.execution)
-        whole = row is not None and row.live and row.kept
-        site = self._pipeline.site
-        return row if row is not None and whole and stands_as_left(site, row.id, row.at_ns, standing.paths) else None
+        if row is None or not row.live or not row.kept:
+            return None
+        return row if self._pipeline.stands(row, standing.paths) else None
 
     # ── following the executions (E1) ──
 

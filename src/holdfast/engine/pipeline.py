@@ -10,7 +10,7 @@ Every verb that changes something takes the lock and recovers first.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -135,10 +135,30 @@ class Pipeline:
         """
         if (health_of(plan) and not files_alone) or plan.runs_programs or actions_of(plan):
             return None
-        for row in self.records.live_with_plan(plan.digest):
-            if row.kept and stands_as_left(self.site, row.id, row.at_ns, plan.affected_paths):
+        for row in self.landed(plan.digest):
+            if row.kept and self.stands(row, plan.affected_paths):
                 return row
         return None
+
+    def landed(self, plan_digest: str, *, live: bool = True) -> list[Row]:
+        """The executions of this plan, newest first: rows find them, and the ledger has to know them so.
+
+        Whoever can write the tables could otherwise have a plan or a task taken for done. Without `live` also those
+        that were taken back since.
+        """
+        return [
+            row
+            for row in self.records.landed_with_plan(plan_digest)
+            if (row.live or not live)
+            and (entry := self.ledger.find(KIND, row.id)) is not None
+            and entry.body["plan_digest"] == plan_digest
+            and entry.body["status"] == row.status
+        ]
+
+    def stands(self, row: Row, paths: Iterable[str]) -> bool:
+        """Whether its effect stands on these paths, by the log that the ledger vouches for."""
+        entry = self.ledger.find(KIND, row.id)
+        return entry is not None and stands_as_left(self.site, row.id, str(entry.body["root"]), row.at_ns, paths)
 
     def execute(self, job: Job, *, approved_by: str) -> Execution:
         """Carry the job out under the lock, without asking the gates. The execution tells how it ended."""

@@ -106,7 +106,7 @@ def _landed_as(pipeline: Pipeline, record: TaskRecord, executions: Collection[st
         plan = plan_of(kept_order(LargeBlobs(pipeline.site.state), record))
     except (UnknownId, Tampering):
         return False  # without its order it is never landed again
-    return any(row.id in executions for row in pipeline.records.live_with_plan(plan.digest))
+    return any(row.id in executions for row in pipeline.landed(plan.digest))
 
 
 def require_settled(found: Switched) -> None:

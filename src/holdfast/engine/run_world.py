@@ -131,7 +131,7 @@ class RoadmapWorld:
 
     def landed(self, record: TaskRecord) -> Landed | None:
         order = kept_order(LargeBlobs(self._pipeline.site.state), record)
-        rows = self._pipeline.records.live_with_plan(plan_of(order).digest)
+        rows = self._pipeline.landed(plan_of(order).digest)
         return Landed(rows[0].id, "", rows[0].changes, together=order.together) if rows else None
 
     def taken_back(self, execution: str) -> bool:

@@ -461,9 +461,6 @@ class Records:
         )
         return [row for row in map(_row, found) if row.landed]
 
-    def live_with_plan(self, plan_digest: str) -> list[Row]:
-        return [row for row in self.landed_with_plan(plan_digest) if row.live]
-
     def _prepare(self, read_only: bool, mode: Mode) -> None:
         if mode == "DELETE":
             set_mode(self._db, mode)  # before anything else: in the other mode a look maps memory

@@ -95,16 +95,18 @@ def described_reads(reads: Sequence[Observation]) -> dict[str, Json]:
 
 
 @without_collector
-def stands_as_left(site: Site, txn: str, settled_ns: int, paths: Iterable[str]) -> bool:
-    """Does the effect of this transaction stand, on all `paths` that its plan names?
+def stands_as_left(site: Site, txn: str, root: str, settled_ns: int, paths: Iterable[str]) -> bool:
+    """Does the effect of this transaction, whose log has this root, stand on all `paths` that its plan names?
 
     What it put somewhere must be that very object, unchanged since `settled_ns`; what it found as it should be
     must look the same; everything else that the plan names was nothing, before and after, and must be nothing.
     """
     try:
-        log = read_past(site, txn).log
+        past = read_past(site, txn)
+        require_intact(past, root)
     except (UnknownId, Tampering):
         return False
+    log = past.log
     site.workspace.forget()
     flipper = Flipper(site, txn)
     last = {op.path: op for op in log.ops}
