@@ -82,7 +82,7 @@ def test_a_partial_execution_of_the_first_version_landed_nothing(ground: Ground)
     ground.hf.ledger.append("execution", kept["body"], kept["at_ns"])
     ground.hf.recover()
     (row,) = ground.hf.log()
-    assert (row.status, row.landed, row.live, state(row)) == ("PARTIAL", False, False, "rolled back in part")
+    assert (row.status, row.landed, row.live, state(row)) == ("PARTIAL", False, False, "left in part")
     shown = execution_document(*ground.hf.show(row.id))
     assert (shown["status"], shown["state"], shown["undoable"]) == ("PARTIAL", "PARTIAL", False)
     assert shown["errors"] == kept["body"]["errors"]

@@ -27,6 +27,9 @@ def row_document(row: Row) -> dict[str, object]:
         "at": for_programs(row.at_ns),
         "intent": row.intent,
         "plan_id": row.plan_id,
+        "simulation_id": row.summary.get("simulation") or None,
+        "decision_id": row.summary.get("decision") or None,
+        "approval_ids": row.summary.get("approvals") or [],
         "changes": row.changes,
         "live": row.live,
         "undoable": row.undoable,
@@ -40,6 +43,8 @@ def execution_document(row: Row, document: Mapping[str, object] | None) -> dict[
         rows = row.summary.get(key)
         if isinstance(rows, list):
             summary[key] = [dict(zip(names, item, strict=True)) for item in rows if isinstance(item, list)]
+    approved = (document or {}).get("approved_at_ns")
+    summary["approval_time"] = for_programs(approved) if isinstance(approved, int) and approved else None
     # The row is given twice: first so that kind, id and status lead, last because it knows how things stand now.
     return {**row_document(row), **summary, **(document or {}), **row_document(row)}
 

@@ -116,7 +116,8 @@ def recovery_sentence(found: Unsettled) -> str:
         return f"{found.txn} was interrupted after it had landed; its records are complete now."
     if found.left:
         return f"{found.txn} is closed: rolled back, but for what others changed, which stands; its old files are kept."
-    return f"{found.txn} was not finished; rolled back: {proven_as_before(found.proven)}."
+    proof = f": {proven_as_before(found.proven)}" if found.proven else ""  # a journal of the first release counts none
+    return f"{found.txn} was not finished; rolled back{proof}."
 
 
 def _interrupted(hf: Holdfast) -> HoldfastError:

@@ -108,7 +108,9 @@ def _approvers(row: Row) -> str:
 def _show_details(screen: Screen, document: Mapping[str, Any]) -> None:
     for step in document["steps"][:_MOST_STEPS]:
         mark = "✓" if step["success"] else "✗"
-        screen.say(f"  {mark} {step['operation']} {printable(step['target'])}  {shown(step['actual_state_change'])}")
+        overtaken = f" (overtaken by {step['superseded_by']})" if step.get("superseded_by") else ""
+        change = f"{shown(step['actual_state_change'])}{overtaken}"
+        screen.say(f"  {mark} {step['operation']} {printable(step['target'])}  {change}")
     if len(document["steps"]) > _MOST_STEPS:
         screen.say(f"  and {len(document['steps']) - _MOST_STEPS:,} more")
     tell_outcomes(screen, document["receipts"])

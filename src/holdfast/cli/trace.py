@@ -12,7 +12,7 @@ from holdfast.cli.papers import worst_step
 from holdfast.cli.screen import shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count
-from holdfast.engine.tracing import Link, trace
+from holdfast.engine.tracing import Lineage, Link, is_of_runs, lineage, trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,15 +23,37 @@ if TYPE_CHECKING:
 @verb(name="trace")
 @click.argument("id")
 def command(face: Face, id: str) -> None:
-    """Walk from any ID to plan, simulation, decision, answers and executions, proven by the ledger."""
+    """Walk from any ID to plan, simulation, decision, answers and executions, proven by the ledger.
+
+    From a run or a task: its own moves, and everything that it landed. From an execution: its lineage too.
+    """
     screen = face.screen
     with reading(face) as hf:
-        links = trace(hf.ledger, hf.resolve(id))
-    screen.answer({"kind": "list", "items": [_document(link) for link in links]})
+        found = id if is_of_runs(hf.ledger, id) else hf.resolve(id)
+        links, line = trace(hf.ledger, found), lineage(hf.ledger, found)
+    told = {"lineage": _lineage(line)} if line is not None else {}
+    screen.answer({"kind": "list", "items": [_document(link) for link in links], **told})
     for link in links:
         screen.say(f"{for_people(link.at_ns)}  {link.kind:<10} {link.id:<14} {_words(link.kind, link.body)}")
     if not links:
         screen.say("The ledger holds nothing about it yet.")
+    if line is not None:
+        kin = (("Came from", line.ancestors), ("Led to", line.descendants), ("Beside", line.siblings))
+        for word, ids in kin:
+            if ids:
+                screen.say(f"{word:<10} {', '.join(ids)}")
+
+
+def _lineage(line: Lineage) -> dict[str, object]:
+    return {
+        "correlation_id": line.correlation,
+        "parent_execution": line.parent or None,
+        "trigger_kind": line.trigger,
+        "run_id": line.run or None,
+        "ancestors": list(line.ancestors),
+        "descendants": list(line.descendants),
+        "siblings": list(line.siblings),
+    }
 
 
 def _document(link: Link) -> dict[str, object]:
@@ -39,6 +61,11 @@ def _document(link: Link) -> dict[str, object]:
 
 
 def _words(kind: str, body: Mapping[str, Json]) -> str:
+    if kind == "run":
+        return f"{body['state']}, {shown(str(body['roadmap']))}"
+    if kind == "task":
+        landed = f", landed as {body['execution']}" if body.get("execution") else ""
+        return f"{body['state']} in {body['run']}{landed}"
     if kind == "simulation":
         return f"{body['status']} of {body['subject']}, {_steps(body)}, {worst_step(body)}"
     if kind == "decision":

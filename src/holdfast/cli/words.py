@@ -39,7 +39,7 @@ def duration(milliseconds: int) -> str:
 _STATES = {
     "ROLLED_BACK": "rolled back",
     "ABORTED": "not applied",
-    "PARTIAL": "rolled back in part",  # a row of the first release
+    "PARTIAL": "left in part",  # a row of the first release
     "FAILED": "failed",
 }
 
@@ -47,6 +47,6 @@ _STATES = {
 def state(row: Row) -> str:
     """How an execution stands now."""
     if row.landed:
-        applied = "applied" if row.status == "COMPLETED" else "applied in part"
+        applied = "applied" if row.status == "COMPLETED" else "partial"
         return applied if row.live else "undone"
     return _STATES.get(row.status, row.status.lower())

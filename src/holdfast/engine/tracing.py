@@ -1,4 +1,8 @@
-"""The chain of custody around one id: every ledger entry that it stands on, or that stands on it."""
+"""The chain of custody around one id: every ledger entry that it stands on, or that stands on it.
+
+From a run or a task: its own entries, and the chain of everything that it landed. The lineage of an execution is which
+executions it came from, which came from it, and which landed beside it.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +27,92 @@ class Link(NamedTuple):
     body: Mapping[str, Json]
 
 
+class Lineage(NamedTuple):
+    """`parent` is the execution that this one takes back or brings back; `run` the run that landed it, if one did.
+
+    `correlation` is what everything of one piece of work has in common: its run, or else its plan.
+    """
+
+    correlation: str
+    parent: str
+    trigger: str
+    run: str
+    ancestors: tuple[str, ...]
+    descendants: tuple[str, ...]
+    siblings: tuple[str, ...]
+
+
+def lineage(ledger: Ledger, id: str) -> Lineage | None:
+    """Of an execution; None for any other id."""
+    made: dict[str, Mapping[str, Json]] = {}
+    runs: dict[str, str] = {}
+    for entry in ledger.entries():
+        if entry.kind == "execution":
+            made[_id_of(entry)] = entry.body
+        elif entry.kind == "task" and entry.body.get("execution"):
+            runs.setdefault(str(entry.body["execution"]), str(entry.body["run"]))
+    if id not in made:
+        return None
+    parents = {other: parent_of(body) for other, body in made.items()}
+    run, plan = runs.get(id, ""), made[id]["plan_id"]
+    beside = [other for other in made if (runs.get(other) == run if run else made[other]["plan_id"] == plan)]
+    return Lineage(
+        run or str(plan),
+        parents[id],
+        trigger_kind(made[id], run),
+        run,
+        _chain(id, parents),
+        tuple(other for other in made if id in _chain(other, parents)),
+        tuple(other for other in beside if other != id),
+    )
+
+
+def trigger_kind(body: Mapping[str, Json], run: str) -> str:
+    """What an execution was made by: run, undo, redo, or a change that somebody asked for."""
+    if run:
+        return "run"
+    return "redo" if body.get("revives") else "undo" if body.get("undoes") else "change"
+
+
+def parent_of(body: Mapping[str, Json]) -> str:
+    """The execution that this one takes back first; empty where it takes none back."""
+    undone = body.get("undoes")
+    return str(undone[0]) if isinstance(undone, list) and undone else ""
+
+
+def _chain(id: str, parents: Mapping[str, str]) -> tuple[str, ...]:
+    """Nearest first."""
+    found: list[str] = []
+    while (id := parents.get(id, "")) and id not in found:
+        found.append(id)
+    return tuple(found)
+
+
+def is_of_runs(ledger: Ledger, id: str) -> bool:
+    """Does the ledger know a run or a task by this id?"""
+    return any(id in (e.body.get("run"), e.body.get("task"), e.body.get("id")) for e in _of_runs(ledger))
+
+
+def _of_runs(ledger: Ledger) -> list[Entry]:
+    return [entry for entry in ledger.entries() if entry.kind in ("run", "task")]
+
+
 def trace(ledger: Ledger, id: str) -> tuple[Link, ...]:
     """Oldest first. From a plan all that came of it; from anything else the road through its simulation."""
+    own = [e for e in _of_runs(ledger) if id in (e.body.get("run"), e.body.get("task"), e.body.get("id"))]
+    landed = {str(entry.body["execution"]) for entry in own if entry.body.get("execution")}
+    links = {entry.seq: _link(entry) for entry in own}
+    for one in (id, *sorted(landed)):
+        links.update((link.seq, link) for link in _custody(ledger, one))
+    return tuple(links[seq] for seq in sorted(links))
+
+
+def _link(entry: Entry) -> Link:
+    id = str(entry.body["task"]) if entry.kind == "task" else _id_of(entry)
+    return Link(entry.kind, id, entry.at_ns, entry.seq, entry.body)
+
+
+def _custody(ledger: Ledger, id: str) -> tuple[Link, ...]:
     entries = [entry for entry in ledger.entries() if entry.kind in _KINDS]
     simulations = {id}
     for entry in entries:
@@ -40,7 +128,7 @@ def trace(ledger: Ledger, id: str) -> tuple[Link, ...]:
         for entry in entries
         if _id_of(entry) == id or _names(entry) & (simulations | (plans if entry.kind in _OF_PLANS else set()))
     ]
-    return tuple(Link(entry.kind, _id_of(entry), entry.at_ns, entry.seq, entry.body) for entry in about)
+    return tuple(map(_link, about))
 
 
 def _id_of(entry: Entry) -> str:

@@ -377,7 +377,21 @@ class Holdfast:
         return self.records.resolve(prefix)
 
     def show(self, id: str) -> tuple[Row, dict[str, Json] | None]:
-        return self.records.execution(self.resolve(id))
+        """An execution as it stands, and its result with its lineage where the table has it."""
+        from holdfast.engine.tracing import parent_of, trigger_kind
+        from holdfast.store.runs import Runs
+
+        row, document = self.records.execution(self.resolve(id))
+        if document is None:
+            return row, None
+        run = Runs(self.records).run_that_landed(row.id)
+        lineage: dict[str, Json] = {
+            "correlation_id": run or row.plan_id,
+            "parent_execution": parent_of(row.summary) or None,
+            "trigger_kind": trigger_kind(row.summary, run),
+            "run_id": run or None,
+        }
+        return row, {**document, "lineage": lineage}
 
     def difference(self, id: str) -> Difference:
         """What an execution changed, with the bytes of both sides as far as they are still kept."""
