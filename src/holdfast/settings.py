@@ -38,7 +38,7 @@ from holdfast.model.configuration import (
     Settings,
     Unsandboxed,
 )
-from holdfast.model.path import printable
+from holdfast.model.path import person_folded, printable
 from holdfast.model.tables import Layer, Source, Table
 from holdfast.model.trigger_settings import TriggerSettings, triggers_in
 
@@ -272,11 +272,16 @@ def _workspaces(table: Table) -> Iterator[tuple[str, str]]:
 
 
 def _approvers(table: Table) -> Iterator[tuple[str, str]]:
+    """By their names, stripped. Two spellings of one name would look like two people."""
+    known: dict[str, str] = {}
     for name in table.keys:
+        other = known.setdefault(person_folded(name), name)
+        if not person_folded(name) or other != name:
+            table.refuse(name, f"is the same name as {printable(other)}" if other != name else "is no name")
         key = (table.text(name) or "").lower()
         if len(key) != _KEY_LENGTH or not _KEY_DIGITS.issuperset(key):
             table.refuse(name, f"must be an Ed25519 public key, {_KEY_LENGTH} hexadecimal digits")
-        yield name, key
+        yield name.strip(), key
 
 
 def _services(table: Table) -> Iterator[tuple[str, tuple[str, ...]]]:

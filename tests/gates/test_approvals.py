@@ -73,3 +73,11 @@ def test_a_verifier_that_fails_counts_nothing() -> None:
     answers = approvals_of({"approvals": [{}, {"answer": "reject"}]}, decision)
     found = standing(decision, answers, office_of({}), lambda approval: False)
     assert (found.granted, found.rejected, found.people) == (False, False, 0)
+
+
+def test_one_name_in_two_spellings_is_one_person() -> None:
+    """Who approves twice, with another key and a name that only looks the same, is counted once."""
+    twin = " ali\u3164ce"
+    case = {"approvers": {"alice": "aa", twin: "cc"}, "approvals": [{"by": "alice"}, {"by": twin, "key": "cc"}],
+            "needed": 2, "wanted": 2}  # fmt: skip
+    assert standing_of(case, decision_of(case, REPORT)).people == 1

@@ -128,3 +128,18 @@ def test_what_is_shown_is_masked_whatever_is_glued_to_it(behind: str) -> None:
     """A test that fails with a key in its message prints more behind it; the key is gone all the same."""
     key = "ghp_" + "a1B2" * 9
     assert key not in masked(f"AssertionError: {key}{behind} is not 3")
+
+
+@pytest.mark.parametrize("unit", ["token=", "secret:", "password=a1", "AccountKey=a"])
+def test_values_in_values_take_no_time(unit: str) -> None:
+    """A file made of names and signs has a value at each of them, and is told as one that was not looked at whole."""
+    text = Text("a.txt", added=unit * (1_000_000 // len(unit)))
+    started = time.monotonic()
+    assert MORE in [finding.shape for finding in every_finding([text])]
+    assert time.monotonic() - started < 10
+
+
+def test_a_token_after_an_escape_is_masked() -> None:
+    """What is shown or kept masks it as well."""
+    token = "ghp" + "_R2d8sK1mQ9vX4tZ7bN3cW6yL0pJ5hG8fUaEo"
+    assert token not in masked(f"a\\n{token}") + masked(f"%22{token}%22") + masked(f"\\u0022{token}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidPath
-from holdfast.model.path import ancestors_of, checked_path, is_protected, parent_of
+from holdfast.model.path import ancestors_of, checked_path, is_protected, parent_of, person_folded
 
 _name = st.text(min_size=1, max_size=20) | st.sampled_from([".", "..", ".git", ".holdfast", "a"])
 _path = st.lists(_name, min_size=1, max_size=5).map("/".join) | st.text()
@@ -39,3 +40,23 @@ def test_ancestors_lead_to_the_parent(text: str) -> None:
     above = ancestors_of(text)
     assert (above[-1] if above else "") == parent_of(text)
     assert all(text.startswith(f"{ancestor}/") for ancestor in above)
+
+
+@pytest.mark.parametrize("name", [".git", ".holdfast"])
+@pytest.mark.parametrize(
+    "blank", ["\u00ad", "\u034f", "\u061c", "\u115f", "\u17b4", "\u180b", "\u200b", "\u200c", "\u200d", "\u2060",
+              "\u2064", "\u3164", "\ufe0f", "\ufeff", "\uffa0", "\ufff0", "\U0001d173", "\U000e0020", "\U000e01ef"],
+    ids=ascii,
+)  # fmt: skip
+def test_a_name_with_characters_that_do_not_show_is_an_alias(name: str, blank: str) -> None:
+    """Every default-ignorable character, anywhere in a protected name, leaves it protected."""
+    for spelled in (f"{name[:2]}{blank}{name[2:]}", f"{blank}{name}", f"{name}{blank}", f"a/{name.upper()}{blank}/x"):
+        assert is_protected(spelled)
+        with pytest.raises(InvalidPath):
+            checked_path(spelled)
+
+
+@pytest.mark.parametrize("name", [" alice", "alice ", "ali\u200cce", "Ali\u3164ce", "\u00a0Alice\u2060", "\talice\n"])
+def test_a_person_has_one_name(name: str) -> None:
+    """Blanks around it, its case, and characters that do not show make nobody else of somebody."""
+    assert person_folded(name) == person_folded("alice")

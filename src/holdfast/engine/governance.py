@@ -177,7 +177,7 @@ class Governance:
         approval = Approval(
             id="a-" + b32encode(os.urandom(10)).decode("ascii").lower()[:12],
             answer=said,
-            by=whole_characters(by or self.me()),
+            by=whole_characters(by.strip() or self.me()),
             key="",
             **about._asdict(),
             issued_ns=now,
@@ -200,7 +200,7 @@ class Governance:
 
     def me(self) -> str:
         """The name this user approves under."""
-        return whole_characters(self.settings().me or self._login)
+        return whole_characters(self.settings().me.strip() or self._login)
 
     def standing(self, decision: Decision, custody: Custody) -> Standing:
         """What all the answers in the ledger are worth, now."""

@@ -26,7 +26,7 @@ from holdfast.gates.case import at_least, counted
 from holdfast.gates.evidence import PERSON
 from holdfast.model.approval import Approval
 from holdfast.model.decision import Decision
-from holdfast.model.path import folded, printable
+from holdfast.model.path import person_folded, printable
 from holdfast.model.plan import Risk
 
 
@@ -120,8 +120,8 @@ def _is_known(approval: Approval, decision: Decision, office: Office) -> bool:
 def _is_a_person(approval: Approval, decision: Decision, office: Office) -> bool:
     """By name, or by a key that an agent's name is configured with."""
     agents = _agents(office, decision.author)
-    keys = {key.lower() for name, key in office.approvers.items() if folded(name) in agents}
-    return folded(approval.by) not in agents and approval.key.lower() not in keys
+    keys = {key.lower() for name, key in office.approvers.items() if person_folded(name) in agents}
+    return person_folded(approval.by) not in agents and approval.key.lower() not in keys
 
 
 def _is_not_for_oneself(approval: Approval, decision: Decision, office: Office) -> bool:
@@ -130,17 +130,19 @@ def _is_not_for_oneself(approval: Approval, decision: Decision, office: Office) 
         return True
     if electorate_of(office, decision.author).all < 2:
         return True
-    return folded(approval.by) != folded(office.made_by) and approval.key.lower() not in _own_keys(office)
+    return person_folded(approval.by) != person_folded(office.made_by) and approval.key.lower() not in _own_keys(office)
 
 
 def _own_keys(office: Office) -> set[str]:
     if not office.made_by:
         return set()
-    return {key.lower() for name, key in office.approvers.items() if folded(name) == folded(office.made_by)}
+    return {
+        key.lower() for name, key in office.approvers.items() if person_folded(name) == person_folded(office.made_by)
+    }
 
 
 def _agents(office: Office, author: str) -> set[str]:
-    return {folded(name) for name in (*office.agents, *([author] if author != PERSON else []))}
+    return {person_folded(name) for name in (*office.agents, *([author] if author != PERSON else []))}
 
 
 APPROVAL_RULES: tuple[ApprovalRule, ...] = (
@@ -193,7 +195,7 @@ def people_needed(people: int, people_from: Risk, risk: Risk, electorate: Electo
 def electorate_of(office: Office, author: str = PERSON) -> Electorate:
     """Everybody who may approve, and those of them who did not make the change. Agents are nobody here."""
     agents = _agents(office, author)
-    barred = {key.lower() for name, key in office.approvers.items() if folded(name) in agents}
+    barred = {key.lower() for name, key in office.approvers.items() if person_folded(name) in agents}
     everybody = {key.lower() for key in office.approvers.values()} - barred
     return Electorate(len(everybody), len(everybody - _own_keys(office)))
 
@@ -230,7 +232,7 @@ def _different_people(approvals: Sequence[Approval]) -> int:
     """Groups that share neither a name nor a key (A2); the order does not matter."""
     groups: list[set[str]] = []
     for approval in approvals:
-        marks = {f"name {folded(approval.by)}", f"key {approval.key.lower()}"}
+        marks = {f"name {person_folded(approval.by)}", f"key {approval.key.lower()}"}
         apart = [group for group in groups if not group & marks]
         groups = [*apart, marks.union(*(group for group in groups if group & marks))]
     return len(groups)

@@ -6,7 +6,8 @@ Invariants
       and a regular expression sees it only if it has one of its shape's literals.
   K3  A known shape is reported wherever it stands; the guess about names and values keeps quiet about placeholders,
       references to variables, plain words, digests and lock files.
-  K4  The cost grows with the text. Of one text only so many findings are listed, and then one that says there are more.
+  K4  The cost is linear in the text, whatever it says. Of one text only so many findings are listed, and only so many
+      values that overlap are looked at; then one finding says that there are more.
   K5  Zero bytes between characters hide nothing: what has some is searched with them and without.
 
 The digest lets policy declare one match as known.
@@ -33,6 +34,8 @@ _LONGEST_VALUE = 512
 MOST_FINDINGS = 200
 MORE = "more that look like secrets"
 _BITS_A_CHARACTER = 3.3
+# So often each character may be looked at as part of a value: one value holds another only where somebody made it so.
+_MOST_LOOKS = 4
 
 
 _LITERALS = tuple((literal, number) for number, shape in enumerate(SHAPES) for literal in shape.literals)
@@ -90,9 +93,13 @@ def _bounded(text: Text) -> set[Finding]:
         for finding in _in_text(variant):
             found.add(finding)
             if len(found) == MOST_FINDINGS:
-                digest = hashlib.sha256(text.added.encode("utf-8", "surrogateescape")).hexdigest()
-                return {*found, Finding(text.path, MORE, f"only {MOST_FINDINGS} are listed", digest)}
+                return {*found, _more(text, f"only {MOST_FINDINGS} are listed")}
     return found
+
+
+def _more(text: Text, why: str) -> Finding:
+    digest = hashlib.sha256(text.added.encode("utf-8", "surrogateescape")).hexdigest()
+    return Finding(text.path, MORE, why, digest)
 
 
 def _in_text(text: Text) -> Iterator[Finding]:
@@ -114,12 +121,20 @@ def _guessed(text: Text, places: Sequence[tuple[int, int]]) -> Iterator[Finding]
     """`places` are known shapes, reported under their own names already; sorted and apart."""
     # Lower case of the same length, so that places in it are places in the text.
     lower = (text.added if text.added.isascii() else text.added.encode("ascii", "replace").decode()).lower()
+    if _LOCK_FILES.covers(text.path):
+        return
+    left = _MOST_LOOKS * len(text.added)
     for name in NAMES:
         start = lower.find(name)
         while start >= 0:
             match = _ASSIGNED.match(text.added, start + len(name))
-            if match is not None and not _overlaps(match, places) and _is_a_guess(text, start, match):
-                yield _finding(text.path, GUESS, match["value"], 0)
+            if match is not None and not _overlaps(match, places):
+                left -= len(match["value"])
+                if left < 0:
+                    yield _more(text, "too many values that overlap to look at each")
+                    return
+                if _is_a_guess(text, start, match):
+                    yield _finding(text.path, GUESS, match["value"], 0)
             start = lower.find(name, start + len(name))
 
 
@@ -129,7 +144,7 @@ def _is_a_guess(text: Text, start: int, match: re.Match[str]) -> bool:
     if text.added[start : start + 3].lower() == "key" and not _KINDS_OF_KEY.search(before):
         return False
     name = before + text.added[start : match.start("value")]
-    return _looks_secret(name, value) and not _LOCK_FILES.owners_of(text.path)
+    return _looks_secret(name, value)
 
 
 def _looks_secret(name: str, value: str) -> bool:

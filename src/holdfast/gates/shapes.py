@@ -37,14 +37,21 @@ class Shape(NamedTuple):
 
 
 _NO_WORD = r"(?![\w-])"
+_NO_WORD_BEFORE = r"(?<![\w-])"
+# Nor does the end of an escape begin a word: `\n`, `\x22`, `\u0022`, `\U00000022`, `%22`, `=22`.
+_START = (
+    rf"(?:{_NO_WORD_BEFORE}|(?<=\\[abfnrtv0])|(?<=\\x[0-9A-Fa-f]{{2}})|(?<=\\u[0-9A-Fa-f]{{4}})"
+    r"|(?<=\\U[0-9A-Fa-f]{8})|(?<=[%=][0-9A-Fa-f]{2}))"
+)
 
 
 def _shape(name: str, literals: str, form: str, prefix: int = 0, place: Place = "in a run") -> Shape:
+    form = form.replace(_NO_WORD_BEFORE, _START)
     glued = re.compile(form.removesuffix(_NO_WORD))
     return Shape(name, tuple(literals.split()), re.compile(form), prefix, place, glued)
 
 
-# `(?<![\w-])` and `(?![\w-])`: a token in the middle of a longer word is another word.
+# `(?<![\w-])` and `(?![\w-])`: a token in the middle of a longer word is another word; an escape is none (`_START`).
 SHAPES: tuple[Shape, ...] = (
     _shape("AWS access key", "AKIA ASIA", r"(?<![\w-])(?:AKIA|ASIA)[0-9A-Z]{16}(?![\w-])", 4),
     _shape("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"(?<![\w-])gh[pousr]_[A-Za-z0-9]{36,251}(?![\w-])", 4),

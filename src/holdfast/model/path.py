@@ -28,26 +28,33 @@ INSTRUCTION_FILES = frozenset(
 )
 
 _PROTECTED = {STATE_DIRECTORY, ".git"}
-# Code points that some file systems drop when they compare names.
-_IGNORABLE = dict.fromkeys(
-    [0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0xFEFF, 0xAD, *range(0x202A, 0x202F), *range(0x2060, 0x2070)]
-)
-# Letters and marks that show nothing at all: fillers, joiners, variation selectors.
-_BLANK = frozenset(
+# Code points that show nothing: those that Unicode calls default ignorable, which some file systems drop when they
+# compare names, and the blank of Braille. A name with some of them is an alias of the name without.
+_INVISIBLE = frozenset(
     [
+        0x00AD,
         0x034F,
+        0x061C,
         0x115F,
         0x1160,
         0x17B4,
         0x17B5,
         0x2800,
         0x3164,
+        0xFEFF,
         0xFFA0,
         *range(0x180B, 0x1810),
+        *range(0x200B, 0x2010),
+        *range(0x202A, 0x202F),
+        *range(0x2060, 0x2070),
         *range(0xFE00, 0xFE10),
-        *range(0xE0100, 0xE01F0),
+        *range(0xFFF0, 0xFFF9),
+        *range(0x1BCA0, 0x1BCA4),
+        *range(0x1D173, 0x1D17B),
+        *range(0xE0000, 0xE1000),
     ]
 )
+_DROPPED = dict.fromkeys(_INVISIBLE)
 
 
 # The spelling of nearly all paths, checked at once. No name begins with a dot, so none is `.`, `..` or protected.
@@ -85,6 +92,11 @@ def is_protected(path: str) -> bool:
 def folded(path: str) -> str:
     """The path in the spelling a case-insensitive or normalising file system would compare, name by name."""
     return "/".join([_folded(name) for name in path.split("/")])
+
+
+def person_folded(name: str) -> str:
+    """A person's name as it is compared: no spelling, blank or invisible character makes somebody else of it."""
+    return " ".join(folded(name).split())
 
 
 def parent_of(path: str) -> str:
@@ -128,12 +140,14 @@ def _folded(name: str) -> str:
     """The spelling a case-insensitive or normalising file system would compare."""
     if name.isascii():
         return name.lower().rstrip(". ")
-    return unicodedata.normalize("NFKC", name.translate(_IGNORABLE)).casefold().rstrip(". ")
+    plain = unicodedata.normalize("NFKC", name.translate(_DROPPED)).casefold()
+    # Normalising once more: folding the case may have taken a composed letter apart.
+    return unicodedata.normalize("NFKC", plain).translate(_DROPPED).rstrip(". ")
 
 
 def _is_plain(ch: str) -> bool:
     # Not printable: controls, bidi and zero-width characters (C*), and every separator (Z*) but the blank.
-    return ch.isprintable() and ord(ch) not in _BLANK
+    return ch.isprintable() and ord(ch) not in _INVISIBLE
 
 
 def _escaped(ch: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -53,3 +55,14 @@ def test_an_empty_command_is_none(value: object) -> None:
     """Another key may still give one."""
     (task,) = parse(json.dumps([{"title": "One", "accept": value, "verify": "make"}]).encode(), "q.json").tasks
     assert task.accept == "make"
+
+
+@pytest.mark.parametrize(
+    "text", ["x {" + "," * 100_000, "x {" + ".," * 50_000, "x " + "{a" * 50_000, "x {" + "." * 99_999]
+)
+def test_a_long_command_takes_no_time(text: str) -> None:
+    """A line that nobody typed is read in time that is linear in it."""
+    started = time.monotonic()
+    with contextlib.suppress(InvalidInput):
+        command_of(text)
+    assert time.monotonic() - started < 3

@@ -22,7 +22,7 @@ from holdfast.model.task import Remark, Task
 
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\[\s\S]|[^"\\])*"|\\[^\n]""")
 _FOR_A_SHELL = re.compile(
-    r"&&|\|\||[|&;<>()$`*?\n\r]|\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}|(?:(?<=\s)|\A)[#~]|\A!(?=\s|\Z)|\A\w+="
+    r"&&|\|\||[|&;<>()$`*?\n\r]|\{(?=[^{}\s,.]*+(?:\.(?!\.)[^{}\s,.]*+)*+[,.])[^{}\s]*+\}|(?:(?<=\s)|\A)[#~]|\A!(?=\s|\Z)|\A\w+="
 )
 _STILL_READ = re.compile(r"[$`]|\\\n")
 _MOST_SHOWN = 200
