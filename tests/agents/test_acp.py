@@ -237,6 +237,97 @@ def test_a_message_of_the_wrong_shape_breaks_nothing(message: str, tmp_path: Pat
         assert (result.ending, result.claim.words) == ("finished", "still here"), result
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("depth", [64, 900, 985, 1_000, 100_000])
+@pytest.mark.parametrize(
+    "around",
+    [
+        b'{"jsonrpc":"2.0","method":"session/update","params":%s}',
+        b'{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"tool_call","title":%s}}}',
+        b'{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"toolCall":%s,"options":%s}}',
+        b'{"jsonrpc":"2.0","id":99,"result":%s}',
+    ],
+    ids=["params", "title", "permission", "answer"],
+)
+def test_a_message_of_any_depth_breaks_nothing(around: bytes, depth: int, tmp_path: Path) -> None:
+    """Whether it can be parsed or not; the turn goes on."""
+    source = f"""
+begin()
+deep = b'[' * {depth} + b']' * {depth}
+raw({around!r}.replace(b'%s', deep) + b'\\n')
+say('still here')
+stop()
+"""
+    with bench_at(tmp_path, {}, output_bytes=64 << 20) as site:
+        result = worked(site, source)
+        assert (result.ending, result.claim.words) == ("finished", "still here"), result
+
+
+@pytest.mark.parametrize("number", ["True", "3.0", "'3'", "-1", "10**400", "None", "[3]", "{'a': 3}"])
+def test_an_answer_under_another_number_is_none(number: str, tmp_path: Path) -> None:
+    """Only the number that was given with the question makes an answer ours: the turn ends with the true one."""
+    source = f"""
+begin()
+send(id={number}, result={{'stopReason': 'refusal'}})
+say('still here')
+stop()
+"""
+    with bench_at(tmp_path, {}) as site:
+        result = worked(site, source)
+        assert (result.ending, result.claim.words) == ("finished", "still here"), result
+
+
+def test_permissions_without_end_are_ended_by_the_time(tmp_path: Path) -> None:
+    """Each is answered, what a watcher is told of them is bounded, and the agent has no longer for it than for work."""
+    source = """
+begin()
+path = '/etc/passwd'
+while True:
+    given = ask("session/request_permission", sessionId="s-1",
+        toolCall={"toolCallId": "c", "title": "x" * 1000, "locations": [{"path": path}]},
+        options=[{"optionId": "a", "kind": "allow_always"}, {"optionId": "r", "kind": "reject_once"}])
+    assert given["result"]["outcome"].get("optionId") != "a", given
+"""
+    with bench_at(tmp_path, {}, within_ms=3_000) as site:
+        result = worked(site, source)
+        assert (result.ending, result.limit in ("time", "output")) == ("limit", True), result
+        assert 0 < len(site.seen) <= 20_000
+        assert all(len(str(one)) < 1_000 for one in site.seen)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["/etc/shadow", "../../etc/shadow", "/proc/1/environ", "~/.ssh/id", "{cwd}/../x", ""])
+@pytest.mark.parametrize("method", ["fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/output"])
+def test_no_file_or_terminal_is_served_for_an_agent(method: str, path: str, tmp_path: Path) -> None:
+    """Whatever it names, inside or outside: nothing of that was offered, and the error tells nothing of it."""
+    source = f"""
+begin()
+given = ask({method!r}, sessionId="s-1", path={path!r}.replace("{{cwd}}", os.getcwd()), content="x", command="id")
+assert given["error"] == {{"code": -32601, "message": "not offered by this client"}}, given
+say("refused")
+stop()
+"""
+    with bench_at(tmp_path, {}) as site:
+        result = worked(site, source)
+        assert (result.ending, result.claim.words, site.changed()) == ("finished", "refused", {}), result
+
+
+def test_words_that_are_no_text_are_shown_as_such(tmp_path: Path) -> None:
+    """Half a surrogate, in words, a title, a path or a session's name, can be written down afterwards."""
+    source = r"""
+begin()
+raw(b'{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"tool_call","toolCallId":"\\ud800","title":"\\udc80","locations":[{"path":"\\ud800/x"}]}}}\n')
+raw(b'{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a\\ud800b"}}}}\n')
+stop()
+"""
+    with bench_at(tmp_path, {}) as site:
+        result = worked(site, source)
+        assert result.ending == "finished", result
+        for told in (result.claim.words, *map(str, site.seen)):
+            told.encode("utf-8")
+        assert "b" in result.claim.words
+
+
 def test_what_reaches_outside_is_denied_and_told(tmp_path: Path) -> None:
     """The agent gets the option that rejects, the watcher a line that says so."""
     source = """

@@ -53,6 +53,36 @@ def _filtered(place: Path) -> None:
     put(place, "src/c.py", b"edited\n")
 
 
+def _driven(place: Path) -> None:
+    put(place, ".gitattributes", b"*.py diff=x merge=x\n")
+    git(place, "add", ".gitattributes")
+    git(place, "commit", "-qm", "attributes")
+    put(place, "src/c.py", b"edited\n")
+
+
+def _submodule(place: Path) -> None:
+    """A submodule that is checked out; its own settings are its own."""
+    inner = repository(place / "lib")
+    text = f'[submodule "lib"]\n\tpath = lib\n\turl = {place.parent}/lender\n\tupdate = checkout\n\tignore = none\n'
+    put(place, ".gitmodules", text.encode())
+    tip = git(inner, "rev-parse", "HEAD").strip()
+    git(place, "add", ".gitmodules")
+    git(place, "update-index", "--add", "--cacheinfo", f"160000,{tip},lib")
+    git(place, "commit", "-qm", "a submodule")
+    put(inner, "src/c.py", b"edited\n")
+
+
+def _watched_submodule(place: Path) -> None:
+    _submodule(place)
+    git(place / "lib", "config", "core.fsmonitor", str(place.parent / "canary-program"))
+
+
+def _filtered_submodule(place: Path) -> None:
+    _submodule(place)
+    put(place / "lib", ".git/info/attributes", b"* filter=x\n")
+    git(place / "lib", "config", "filter.x.clean", str(place.parent / "canary-program"))
+
+
 ATTACKS = {
     "hooks": Attack((), ("commit", "-qam", "x"), _hooks),
     "core.hooksPath": Attack(
@@ -71,6 +101,15 @@ ATTACKS = {
     ),
     "filter.process": Attack((("filter.x.process", "{canary}"),), ("add", "src/c.py"), _filtered),
     "diff.external": Attack((("diff.external", "{canary}"),), ("diff",), _edited),
+    "diff driver": Attack((("diff.x.command", "{canary}"),), ("diff",), _driven),
+    "diff textconv": Attack((("diff.x.textconv", "{canary}"), ("diff.x.cachetextconv", "true")), ("diff",), _driven),
+    "a submodule's fsmonitor": Attack((), ("status",), _watched_submodule),
+    "a submodule's filter": Attack((), ("status",), _filtered_submodule),
+    "a submodule's update": Attack(
+        (("submodule.lib.update", "!{canary}"), ("submodule.lib.url", "{place}/../lender")),
+        ("-c", "protocol.file.allow=always", "submodule", "update", "--force"),
+        _submodule,
+    ),
     "gpg.program": Attack(
         (("gpg.program", "{canary}"), ("commit.gpgSign", "true"), ("log.showSignature", "true")),
         ("commit", "-qam", "x"),
