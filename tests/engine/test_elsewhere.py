@@ -9,7 +9,7 @@ import pytest
 from guarded import Ground, Interloper, guard, put
 from holdfast.errors import VerificationFailed
 from holdfast.model.image import Image
-from holdfast.model.plan import CommandCheck
+from holdfast.model.plan import CommandCheck, Read
 from holdfast.workspace.surroundings import Surroundings
 
 _FILES = {"a": b"a", "theirs/edited": b"1", "theirs/gone": b"1", "z": b"z"}
@@ -56,6 +56,18 @@ def test_they_are_told_of_a_rollback_too(tmp_path: Path) -> None:
     assert document["state"] == "ROLLED_BACK"
     assert [item["path"] for item in document["divergence"]] == ["new", "theirs/edited", "theirs/gone", "new/file"]  # type: ignore[union-attr,index,call-overload]
     assert document["paths_proven"] == 1
+
+
+def test_a_path_that_a_step_only_read_may_change(tmp_path: Path) -> None:
+    """The step was done, and does not match what stands now; the execution succeeds and names the path."""
+    calls = Interloper()
+    ground = guard(tmp_path / "workspace", _FILES, calls)
+    calls.arm("exchange", lambda: (ground / "z").write_bytes(b"another"))
+    done = ground.apply(Read("z"), put("a", b"new"))
+    assert done.status == "COMPLETED"
+    assert [(step.success, step.expected_vs_actual_match) for step in done.steps] == [(True, False), (True, True)]
+    assert done.steps[0].error_message == "z was changed meanwhile"
+    assert [item.path for item in done.divergence] == ["z"]
 
 
 def test_what_was_there_before_is_not_told(tmp_path: Path) -> None:

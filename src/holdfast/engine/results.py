@@ -176,6 +176,12 @@ class StepResults(Sequence[StepResult]):
         deed = self._acting.get(report.step_id)
         failure = deed.failure if deed is not None else self._failure(report)
         done = self._landed and not failure
+        # What a step only relied on is nobody's to hold still: it was so when the step was done, and is not any more.
+        wrong = self._wrong.get(report.number) if done else None
+        if done:
+            error = f"{printable(wrong)} was changed meanwhile" if wrong is not None else ""
+        else:
+            error = failure or self._details.get(report.target, _ALL_OR_NOTHING)
         image = None if report.operation in _PROGRAMS else self._found(_result_path(report))
         return StepResult(
             step_id=report.step_id,
@@ -185,12 +191,12 @@ class StepResults(Sequence[StepResult]):
             completed_ns=completed_ns,
             precondition_met=report.precondition_met,
             precondition_detail=report.detail,
-            expected_vs_actual_match=done,
+            expected_vs_actual_match=done and wrong is None,
             actual_state_change=self._change(report, done=done),
             success=done,
             rollback_invoked=self._moved and not self._landed,
             rollback_succeeded=self._moved and self._rolled_back,
-            error_message="" if done else failure or self._details.get(report.target, _ALL_OR_NOTHING),
+            error_message=error,
             action_type=_ACTION_TYPES.get(report.operation, "WRITE"),
             superseded_by=self._superseded(report),
             type=image.kind if image is not None else "",
@@ -207,10 +213,10 @@ class StepResults(Sequence[StepResult]):
             if self._steps.last_on(path) == report.number:
                 if is_wanted and path not in self._post:
                     return _NOT_AMONG
-                if (self._found(path) is not None) != is_wanted:
+                if path in self._pre and (self._found(path) is not None) != is_wanted:
                     return f"{printable(path)} {'is gone' if is_wanted else 'is still there'}"
         wrong = self._wrong.get(report.number)
-        return f"{printable(wrong)} is not what was planned" if wrong is not None else ""
+        return f"{printable(wrong)} is not what was planned" if wrong is not None and wrong in self._pre else ""
 
     def _superseded(self, report: StepReport) -> str:
         """The last step that overtook one of this one's paths."""
