@@ -587,6 +587,50 @@ def test_in_a_shared_database_a_landing_ended_only_as_this_process_says(ground: 
     assert sitting.record("One").execution == "e-true" and len(sitting.landings()) == 2
 
 
+def test_landings_that_others_call_done_again_and_again_are_for_a_person(ground: Ground) -> None:
+    """Each is begun again a few times, and then somebody looks; nothing goes on for ever."""
+    sitting = Sitting(ground, ONE, told_here={})
+    assert sitting.drive({"One": [worked(), *(landed(f"e-{n}") for n in range(50))]}).state == "WAITING"
+    assert len(sitting.landings()) == 3
+    assert "cannot be landed" in sitting.record("One").because
+
+
+RETURNED = {"version": 1, "kind": "returned", "because": "its clone lacks the commit"}
+
+
+def test_what_a_machine_gives_back_costs_no_attempt(ground: Ground) -> None:
+    """The task is to do again at once, as it was; whoever looks on hears who gave it back, and why."""
+    sitting = Sitting(ground, ONE, options=RunOptions(agent="hand", attempts=1))
+    assert sitting.drive({"One": [RETURNED, RETURNED]}).state == "FINISHED"
+    record = sitting.record("One")
+    assert (record.attempt, record.tried, record.state) == (1, (), "COMPLETED")
+    told = [event.happening for event in sitting.events if isinstance(event, AgentSeen)]
+    assert told == [Escalated("hand gave it back: its clone lacks the commit")] * 2
+    assert len(set(sitting.works())) == len(sitting.works()) == 3
+
+
+def test_what_every_machine_gives_back_is_for_a_person_at_last(ground: Ground) -> None:
+    """It waits longer each time, and not for ever."""
+    sitting = with_time(Sitting(ground, ONE), 3_600)
+    assert sitting.drive({"One": [RETURNED] * 100}).state == "WAITING"
+    assert sitting.record("One").state == "NEEDS_REVIEW"
+
+
+@pytest.mark.parametrize("landing", [False, True], ids=["work", "a landing"])
+def test_what_the_database_lost_is_asked_for_again(ground: Ground, landing: bool) -> None:
+    """Under the same id, so that nothing is done twice; no attempt is used."""
+    sitting = Sitting(ground, ONE)
+
+    def lose(engine: HandEngine, id: str) -> None:
+        engine.lose(id)
+        sitting.seconds += 10
+
+    assert sitting.drive({"One": [worked(), lose] if landing else [lose]}).state == "FINISHED"
+    ids = [asked.id for asked in sitting.engine.asked]
+    assert len(ids) == 3 and len(set(ids)) == 2
+    assert sitting.record("One").attempt == 1
+
+
 def test_nobody_lands_beside_work_over_the_workspace_itself(ground: Ground) -> None:
     """Without mirrors, a yes that is heard while another task is worked on waits until that work has ended (D5)."""
     sitting = Sitting(ground, THREE, overlapping=False)

@@ -172,3 +172,55 @@ def test_what_nobody_asked_for_in_a_long_time_is_forgotten(stock: SharedStock, p
     assert stock.has(name_of(b"old and wanted"))
     stock.forget(30)
     assert [stock.has(name_of(data)) for data in (b"old", b"old and wanted", b"new")] == [False, True, True]
+
+
+def test_ages_are_told_by_the_clock_of_the_database(cluster: Cluster, tmp_path: Path) -> None:
+    """A machine whose clock is forty days behind it brings something: it is new all the same (Z6)."""
+    url = cluster.url(f"stock{os.urandom(4).hex()}")
+    pool = connect(Database(str(tmp_path), url))
+    with pool.begin() as connection:
+        connection.execute(sa.text("CREATE SCHEMA ahead"))
+        connection.execute(
+            sa.text(
+                "CREATE FUNCTION ahead.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS "
+                "$$ SELECT pg_catalog.clock_timestamp() + interval '40 days' $$"
+            )
+        )
+        name = url.rpartition("/")[2]
+        connection.execute(sa.text(f"ALTER DATABASE {name} SET search_path = ahead, pg_catalog, public"))
+    pool.dispose()
+    stock = SharedStock(pool)
+    stock.create()
+    stock.take(name_of(b"new"), [b"new"])
+    with pool.begin() as connection:
+        age = connection.execute(
+            sa.text("SELECT extract(epoch FROM clock_timestamp()) * 1000 - brought_ms FROM holdfast_blobs")
+        ).scalar_one()
+    assert 0 <= age < 60_000
+    stock.forget(30)
+    assert stock.has(name_of(b"new"))
+    pool.dispose()
+
+
+def test_tables_are_made_by_many_at_once(cluster: Cluster, tmp_path: Path) -> None:
+    """On a fresh database eight who begin at the same moment all begin (Z7)."""
+    errors: list[BaseException] = []
+    for _ in range(3):
+        pool = connect(Database(str(tmp_path), cluster.url(f"stock{os.urandom(4).hex()}")))
+        start = threading.Barrier(8)
+
+        def make(pool: sa.Engine = pool, start: threading.Barrier = start) -> None:
+            try:
+                with pool.connect():
+                    start.wait()
+                SharedStock(pool).create()
+            except BaseException as error:  # noqa: BLE001  (told below)
+                errors.append(error)
+
+        threads = [threading.Thread(target=make) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        pool.dispose()
+        assert errors == []

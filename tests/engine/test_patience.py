@@ -1,0 +1,76 @@
+"""While the shared database does not answer, the driver says so, hears a wish to stop, and does not wait for ever."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from holdfast.engine.patience import Patience, stopped_for_database
+from holdfast.errors import DatabaseAway
+from holdfast.model.run import DatabaseBack, DatabaseGone, RunEvent, RunRecord
+
+
+@pytest.fixture
+def frozen() -> Iterator[threading.Event]:
+    """What a call to a database that stands still waits for."""
+    found = threading.Event()
+    yield found
+    found.set()
+
+
+def away() -> OperationalError:
+    return OperationalError("SELECT 1", {}, Exception("connection refused"))
+
+
+def test_a_frozen_database_is_left_as_soon_as_somebody_says_stop(frozen: threading.Event) -> None:
+    """Whoever asked is named, and the call that never returns holds nobody up."""
+    told: list[RunEvent] = []
+    patience = Patience("u-1", told.append, lambda: "SIGTERM")
+    began = time.monotonic()
+    with pytest.raises(DatabaseAway, match="SIGTERM"):
+        patience.reached(frozen.wait)
+    assert time.monotonic() - began < 10
+    assert [event.event for event in told] == ["DATABASE_AWAY"]
+
+
+def test_what_is_away_is_not_waited_for_without_end() -> None:
+    """It is told once, until when; then the run stops because of it, which is nobody's wish."""
+    told: list[RunEvent] = []
+    ticks: list[float] = []
+
+    def tick() -> str:
+        ticks.append(time.monotonic())
+        return ""
+
+    patience = Patience("u-1", told.append, tick, longest_s=1.5)
+
+    def refuse() -> None:
+        raise away()
+
+    with pytest.raises(DatabaseAway) as found:
+        patience.again(refuse)
+    (gone,) = told
+    assert isinstance(gone, DatabaseGone) and gone.until_ns - gone.since_ns == 1_500_000_000
+    assert len(ticks) >= 2
+    assert stopped_for_database(RunRecord("u-1", "ROADMAP.md", state="STOPPED", because=found.value.message))
+
+
+def test_what_comes_back_is_told_and_done() -> None:
+    """The answer is given, and how long it took is told; what is no outage is raised at once."""
+    told: list[RunEvent] = []
+    patience = Patience("u-1", told.append, lambda: "")
+    answers = iter([away(), away()])
+
+    def work() -> str:
+        for error in answers:
+            raise error
+        return patience.reached(lambda: "done")
+
+    assert patience.again(work) == "done"
+    assert isinstance(told[0], DatabaseGone) and isinstance(told[-1], DatabaseBack) and len(told) == 2
+    with pytest.raises(ZeroDivisionError):
+        patience.again(lambda: 1 // 0)
