@@ -47,7 +47,8 @@ class Watchman:
         """Let time pass, then look once; what was started by that."""
         self.now += timedelta(**span)
         before = len(self.started)
-        self.watch.once(self.now)
+        self.watch.look(self.now)
+        self.watch.fire(self.now)
         return self.started[before:]
 
     def tales(self) -> list[tuple[str, str]]:

@@ -257,6 +257,25 @@ def test_looking_takes_a_twentieth_of_the_time(workspace: Path) -> None:
     assert slow.looks == 1
 
 
+def test_a_run_that_takes_long_to_start_makes_nobody_deaf(workspace: Path) -> None:
+    """What happens while a run is being started is started right after it, and not after twenty times as long."""
+    stop = threading.Event()
+    with watchman(workspace, HOOK) as man:
+        man.triggers.happened(Happened("hook", "webhook", "first"))
+
+        def start(firing: Firing) -> None:
+            man.started.append(firing)
+            if len(man.started) == 1:
+                time.sleep(0.2)
+                man.triggers.happened(Happened("hook", "webhook", "second"))
+            else:
+                stop.set()
+
+        threading.Timer(2.0, stop.set).start()
+        watch(man.triggers, man.memory, (), start, tell=man.told.append, stop=stop, poll=0.01)
+        assert len(man.started) == 2
+
+
 @pytest.mark.parametrize("damage", ["link", "bytes", "state", "version"])
 def test_a_memory_that_cannot_be_believed_is_refused(damage: str, workspace: Path, tmp_path: Path) -> None:
     """A link in its place, other bytes, an unknown kind or a later version is tampering, and no run is started."""

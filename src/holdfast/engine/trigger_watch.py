@@ -24,7 +24,8 @@ from holdfast.model.trigger import Firing, Told
 from holdfast.store.firings import Firings
 
 POLL_SECONDS = 1.0
-# A round that takes long is followed by a rest that is this much longer: looking never takes more than a twentieth.
+# A look that takes long is followed by a rest that is this much longer: looking never takes more than a twentieth.
+# Starting runs is no looking: however long that takes, what happens meanwhile is seen at once afterwards.
 _IDLE = 20
 _IN_DOUBT = "it was begun and whoever began it was killed: a run may have been started, and is not started again"
 
@@ -34,7 +35,7 @@ def utc_now() -> datetime:
 
 
 class Watch:
-    """One round after another; `once` is a round."""
+    """One round after another; a round is a look at the sources, and starting what is due."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class Watch:
         for name in self._triggers.ahead(now):
             self._tell(Told("left", name, "its last moment is ahead of the clock: the clock was set back"))
 
-    def once(self, now: datetime) -> None:
+    def look(self, now: datetime) -> None:
         for name, source in self._sources.items():
             try:
                 for told in source.look(self._triggers, now):
@@ -64,6 +65,8 @@ class Watch:
                 self._troubles.pop(name, None)
             except HoldfastError as error:
                 self._trouble(name, name, error.message)
+
+    def fire(self, now: datetime) -> None:
         for firing in self._triggers.due(now):
             self._fire(firing)
 
@@ -120,8 +123,9 @@ def watch(
         rounds.begin(clock())
         while not stop.is_set():
             began = time.monotonic()
-            rounds.once(clock())
+            rounds.look(clock())
             took = time.monotonic() - began
+            rounds.fire(clock())
             stop.wait(_rest(triggers.next(clock()), clock(), max(poll, _IDLE * took)))
 
 
