@@ -192,7 +192,7 @@ class Lane:
     def _settled(self, pipeline: Pipeline, order: LandOrder, landed: Landed) -> Landed:
         """L3. What stood so already has no execution, and nothing of ours to commit."""
         remarks = list(landed.remarks)
-        left = _open_tasks(pipeline, order, landed.execution)
+        left = open_tasks(pipeline, order.order, order.roadmap, landed.execution)
         if left:
             remarks.append(f"nothing in it is about {', '.join(left)}, which stays open")
         if set(order.tick).difference(left) and order.roadmap:
@@ -231,20 +231,20 @@ def landed_as(pipeline: Pipeline, plan: Plan) -> Landed | Unlanded | None:
     return Unlanded("unknown", why, why, final=True, taken_back=True)
 
 
-def _open_tasks(pipeline: Pipeline, order: LandOrder, execution: str) -> tuple[str, ...]:
+def open_tasks(pipeline: Pipeline, order: Order, roadmap: str, execution: str) -> tuple[str, ...]:
     """L7. What no longer can be looked at shows nothing."""
-    asked = order.order.task, *order.order.together
+    asked = order.task, *order.together
     if len(asked) == 1:
         return ()
     try:
-        known = {task.id: task for task in RoadmapFile(pipeline.site, order.roadmap).read()[1].tasks}
+        known = {task.id: task for task in RoadmapFile(pipeline.site, roadmap).read()[1].tasks}
         added = _added_by(pipeline, execution) if execution else {}
     except (HoldfastError, OSError):
         known, added = {}, {}
     tasks = [known[id] for id in asked if id in known]
-    shown = shown_by(tasks, added, accepted=not order.order.unverified_because)
+    shown = shown_by(tasks, added, accepted=not order.unverified_because)
     # Something landed and passed the checks: where it shows nothing else, it is the task that the order is named by.
-    return tuple(id for id in asked if id not in (shown or {order.order.task}))
+    return tuple(id for id in asked if id not in (shown or {order.task}))
 
 
 def _added_by(pipeline: Pipeline, execution: str) -> dict[str, str]:

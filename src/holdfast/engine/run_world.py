@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from holdfast.engine.lane import open_tasks
 from holdfast.engine.orders import Landed, plan_of
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.roadmap_file import RoadmapFile
@@ -132,7 +133,11 @@ class RoadmapWorld:
     def landed(self, record: TaskRecord) -> Landed | None:
         order = kept_order(LargeBlobs(self._pipeline.site.state), record)
         rows = self._pipeline.landed(plan_of(order).digest)
-        return Landed(rows[0].id, "", rows[0].changes, together=order.together) if rows else None
+        if not rows:
+            return None
+        left = open_tasks(self._pipeline, order, self._file.path, rows[0].id)
+        others = tuple(task for task in order.together if task not in left)
+        return Landed(rows[0].id, "", rows[0].changes, together=others, open=left)
 
     def taken_back(self, execution: str) -> bool:
         return is_gone(self._pipeline.records, execution)
