@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -9,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from guarded import Ground, contents, guard, put, tree_of
+from guarded import ME, USER, Ground, as_user, contents, guard, put, tree_of
 from holdfast.engine.grounds import FOLDER, DistantGrounds, Grounds
 from holdfast.engine.orders import Order
+from holdfast.engine.proposal import propose
+from holdfast.engine.rebasing import Rebased, rebased
 from holdfast.errors import HoldfastError, Tampering, UnknownId
+from holdfast.model.plan import Plan
 from holdfast.store.large_blobs import LargeBlobs
 from holdfast.wiring.opening import pipeline_at
 from holdfast.workspace.manifest import manifest_of, packed_manifest, stocked
@@ -62,6 +66,32 @@ def test_what_is_hidden_is_not_in_a_mirror(ground: Ground) -> None:
         found = files_of(place.pipeline.site.path)
     assert "secrets/key.pem" not in found and found["a.txt"] == b"a\n"
     assert b"secret\n" not in found.values()
+
+
+@pytest.mark.root
+def test_a_group_that_cannot_be_kept_is_no_obstacle(public: Path) -> None:
+    """An ordinary user mirrors a file of somebody else's group under their own, and the proposal knows whose it was."""
+    shared = public / "workspace" / "shared.txt"
+    shared.write_bytes(b"s\n")
+    os.chown(shared, USER, 54321)
+
+    def act(workspace: Path) -> None:
+        ground = guard(workspace, {"a.txt": b"a\n"})
+        with Grounds(str(workspace), pipeline_at)(ORDER) as place:
+            assert place.owner == (USER, os.getegid())
+            assert files_of(place.pipeline.site.path) == {"a.txt": b"a\n", "shared.txt": b"s\n"}
+            made = place.pipeline.simulator.simulate(Plan("new", (put("new.txt", b"n\n"),)))
+            proposal = propose(place.pipeline.site, made, owner=place.owner)
+            stock = LargeBlobs(ground.hf.site.state)
+            for digest in proposal.contents:
+                stock.take(digest, LargeBlobs(place.pipeline.site.state).pieces(digest))
+        outcome = rebased(ground.hf.pipeline, proposal)
+        assert isinstance(outcome, Rebased)
+        ground.hf.execute(outcome.simulated, approved_by=ME)
+        assert (workspace / "new.txt").read_bytes() == b"n\n" and os.stat(workspace / "shared.txt").st_gid == 54321
+        ground.hf.close()
+
+    as_user(public, act)
 
 
 def test_a_mirror_follows_what_landed(ground: Ground) -> None:

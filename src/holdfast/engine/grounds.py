@@ -25,7 +25,7 @@ from holdfast.engine.pipeline import Pipeline
 from holdfast.errors import Blocked, Locked
 from holdfast.store.large_blobs import LargeBlobs, Stock, carry
 from holdfast.workspace.borrowed import has_commit
-from holdfast.workspace.manifest import manifest_of, unpacked_manifest
+from holdfast.workspace.manifest import Manifest, manifest_of, unpacked_manifest
 from holdfast.workspace.mirror import Mirror
 from holdfast.workspace.origins import FromGit, FromStock, FromWorkspace, Origin
 
@@ -67,22 +67,32 @@ class Grounds:
             if not order.mirrored:
                 yield Place(home)
                 return
-            with self._brought(home) as mirror, self._opening(mirror.path) as pipeline:
-                yield Place(pipeline, LargeBlobs(home.site.state), home)
+            mirror, owner = self._brought(home)
+            with mirror, self._opening(mirror.path) as pipeline:
+                yield Place(pipeline, LargeBlobs(home.site.state), home, owner)
 
-    def _brought(self, home: Pipeline) -> Mirror:
-        """A mirror of what stands now, ours until it is closed (Q1)."""
+    def _brought(self, home: Pipeline) -> tuple[Mirror, tuple[int, int] | None]:
+        """A mirror of what stands now, ours until it is closed (Q1); and who owns all of it, where owners and groups
+        cannot be kept: an ordinary user gives files to nobody else, and only to groups of their own."""
         hidden = home.governance.settings().hidden
         with home.locked():
             mirror = _free(os.path.join(home.site.state.path, FOLDER))
             try:
                 base = manifest_of(home.site, hidden=hidden)
+                owner = None if _can_be_kept(base) else (os.geteuid(), os.getegid())
+                base = base if owner is None else base.owned_by(*owner)
                 mirror.bring_to(base, FromWorkspace(home.site))
                 mirror.borrow_git(base, home.site.path)
             except BaseException:
                 mirror.close()
                 raise
-        return mirror
+        return mirror, owner
+
+
+def _can_be_kept(base: Manifest) -> bool:
+    me = os.geteuid()
+    groups = {os.getegid(), *os.getgroups()}
+    return me == 0 or all(image.uid == me and image.gid in groups for _, image in base.entries)
 
 
 class DistantGrounds:
