@@ -113,6 +113,15 @@ def test_a_plan_that_changes_nothing_says_so(guarded: Any) -> None:
     assert guarded("log", "--json").document["items"] == []
 
 
+def test_a_command_that_changed_nothing_is_told_as_that(guarded: Any, write: Callable[[str], str]) -> None:
+    """sed without a match says nothing about whether the workspace is as somebody wants it."""
+    (guarded.directory / "a.txt").write_text("one\n")
+    done = guarded("apply", write("intent: three\nsteps:\n- run: [sed, -i, s/two/three/, a.txt]\n"))
+    assert done.status == 0, done.err
+    assert "The command changed nothing" in done.out and "s/two/three/" in done.out
+    assert "already as the plan wants it" not in done.out
+
+
 def test_a_failing_verification_changes_nothing(guarded: Any, tree: Tree) -> None:
     """A check that fails in the scratch copy ends with 6; the record says ABORTED, and the log of the check is kept."""
     before = tree()

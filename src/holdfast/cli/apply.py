@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Unpack
@@ -26,7 +27,7 @@ from holdfast.cli.words import count
 from holdfast.engine.difference import PlannedDifference
 from holdfast.engine.refusals import approving
 from holdfast.errors import ApprovalNeeded, Blocked
-from holdfast.model.plan import Plan, Service
+from holdfast.model.plan import Plan, Run, Service
 from holdfast.store.database import Row
 from holdfast.wiring import Holdfast
 
@@ -182,7 +183,12 @@ def _already(screen: Screen, hf: Holdfast, row: Row) -> None:
 
 def _nothing_to_do(screen: Screen, plan: Plan) -> None:
     screen.answer({"kind": "simulation", "id": plan.id, "status": "UNCHANGED", "changes": []})
-    screen.say("The workspace is already as the plan wants it; nothing to do.")
+    commands = [shlex.join(step.argv) for step in plan.steps if isinstance(step, Run)]
+    if commands:
+        # What it was to do, only the command knows: that nothing changed does not say that all is as it should be.
+        screen.say(f"The command changed nothing, so there is nothing to apply: {shown('; '.join(commands))}")
+    else:
+        screen.say("The workspace is already as the plan wants it; nothing to do.")
 
 
 def _previewed(screen: Screen, plan: Plan, simulated: Simulated) -> None:
