@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import click
 
+from holdfast.cli.run_asked import AskedOfBudget, budget_asked, budget_options
 from holdfast.cli.verbs import Face, verb
 
 
@@ -11,9 +14,14 @@ from holdfast.cli.verbs import Face, verb
 @click.argument("run", default="")
 @click.option("--yes", is_flag=True, help="Give this user's approval to this call, where policy lets one person.")
 @click.option("--database", default="", metavar="URL", help="PostgreSQL, where workers on other machines help.")
-def command(face: Face, run: str, yes: bool, database: str) -> int:
-    """Go on with RUN, or with the newest one. What landed is never done again; nothing left to do is fine."""
+@budget_options
+def command(face: Face, run: str, yes: bool, database: str, **asked: Unpack[AskedOfBudget]) -> int:
+    """Go on with RUN, or with the newest one. What landed is never done again; nothing left to do is fine.
+
+    A budget given here takes the place of the one that the run had; what it has spent already counts.
+    """
     from holdfast.cli.run_driving import drive, driving
 
+    budget = budget_asked(asked)
     with driving(face) as hf:
-        return drive(face, hf, lambda crew: hf.runs.resume(run, crew, yes=yes, database=database))
+        return drive(face, hf, lambda crew: hf.runs.resume(run, crew, yes=yes, database=database, budget=budget))

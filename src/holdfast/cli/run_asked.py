@@ -11,6 +11,7 @@ import click
 from holdfast.errors import InvalidInput
 from holdfast.intake.fields import duration_of
 from holdfast.intake.values import Fault
+from holdfast.model.configuration import Budget
 from holdfast.model.run import (
     ADAPTIVES,
     ASKS,
@@ -31,7 +32,7 @@ from holdfast.model.run import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.model.configuration import Budget, RunSettings
+    from holdfast.model.configuration import RunSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _MOST_PARALLEL = 64
@@ -39,7 +40,14 @@ _MOST_ATTEMPTS = 20
 _MICRO = 1_000_000
 
 
-class AskedOfRun(TypedDict):
+class AskedOfBudget(TypedDict):
+    budget_usd: str | None
+    budget_time: str | None
+    budget_tokens: int | None
+    max_turns: int | None
+
+
+class AskedOfRun(AskedOfBudget):
     """What click hands over."""
 
     agent: str
@@ -47,10 +55,6 @@ class AskedOfRun(TypedDict):
     attempts: int
     max_tasks: int
     only: tuple[str, ...]
-    budget_usd: str | None
-    budget_time: str | None
-    budget_tokens: int | None
-    max_turns: int | None
     ask: tuple[AskAt, ...]
     on_failure: OnTaskFailure
     landing: LandingOrder
@@ -69,18 +73,26 @@ class AskedOfRun(TypedDict):
     interrupt_after: tuple[Stage, ...]
 
 
-def run_options(command: _Command) -> _Command:
+def budget_options(command: _Command) -> _Command:
     least_one = click.IntRange(min=1)
+    for option in reversed((
+        click.option("--budget-usd", metavar="USD", help="Money for the whole run."),
+        click.option("--budget-time", metavar="TIME", help="Time for the whole run, for example 8h."),
+        click.option("--budget-tokens", type=least_one, help="Tokens for the whole run."),
+        click.option("--max-turns", type=least_one, help="Requests to models for the whole run."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def run_options(command: _Command) -> _Command:
     for option in reversed((
         click.option("--agent", default="auto", metavar="NAME", help="Who does the work; auto chooses for each task."),
         click.option("--parallel", type=click.IntRange(1, _MOST_PARALLEL), help="So many agents at once."),
         click.option("--attempts", type=click.IntRange(1, _MOST_ATTEMPTS), default=3, help="For a task; 3 if unsaid."),
         click.option("--max-tasks", type=click.IntRange(min=0), default=0, help="Begin no more than so many."),
         click.option("--only", multiple=True, metavar="TASK", help="Only these: number, id or its beginning."),
-        click.option("--budget-usd", metavar="USD", help="Money for the whole run."),
-        click.option("--budget-time", metavar="TIME", help="Time for the whole run, for example 8h."),
-        click.option("--budget-tokens", type=least_one, help="Tokens for the whole run."),
-        click.option("--max-turns", type=least_one, help="Requests to models for the whole run."),
+        budget_options,
         click.option("--ask", multiple=True, type=click.Choice(ASKS), help="Ask a person besides what policy asks."),
         click.option("--on-failure", type=click.Choice(["continue", "stop"]), default="continue",
                      help="When a task fails for good."),
@@ -121,7 +133,7 @@ def options_of(asked: AskedOfRun, settings: RunSettings) -> RunOptions:
         most_tasks=asked["max_tasks"],
         attempts=asked["attempts"],
         within_ms=_duration(asked["within"], "--within"),
-        budget=_budget(asked, settings.budget),
+        budget=settings.budget.with_said(budget_asked(asked)),
         ask=_asks(asked),
         on_failure=asked["on_failure"],
         landing=asked["landing"],
@@ -150,16 +162,14 @@ def _asks(asked: AskedOfRun) -> tuple[AskAt, ...]:
     return tuple(dict.fromkeys(asks))
 
 
-def _budget(asked: AskedOfRun, of_settings: Budget) -> Budget:
-    """What is said here counts; what is not said is as the settings have it."""
+def budget_asked(asked: AskedOfBudget) -> Budget:
     usd, time = asked["budget_usd"], asked["budget_time"]
-    said = {
-        "micro_usd": None if usd is None else _money(usd),
-        "time_ms": None if time is None else _duration(time, "--budget-time"),
-        "tokens": asked["budget_tokens"],
-        "turns": asked["max_turns"],
-    }
-    return of_settings._replace(**{name: value for name, value in said.items() if value is not None})
+    return Budget(
+        micro_usd=None if usd is None else _money(usd),
+        time_ms=None if time is None else _duration(time, "--budget-time"),
+        tokens=asked["budget_tokens"],
+        turns=asked["max_turns"],
+    )
 
 
 def _money(text: str) -> int:

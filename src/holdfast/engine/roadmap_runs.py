@@ -59,6 +59,7 @@ from holdfast.engine.stop_wish import StopWish
 from holdfast.engine.task_parts import require_last_first
 from holdfast.engine.taskbook import TaskBook, begin_run
 from holdfast.errors import Blocked, Conflict, HoldfastError, InvalidInput, Locked
+from holdfast.model.configuration import Budget
 from holdfast.model.run import AUTO, RunEvent, RunOptions, RunRecord, RunWatcher
 from holdfast.model.task import Roadmap, Task, TaskRecord
 from holdfast.settlement.runs import ANSWER, answer_body, task_record
@@ -111,11 +112,23 @@ class RoadmapRuns:
         require_understood(self._pipeline)
         return preview_of(path, read, chosen, lambda task: self._routed(chosen, task))
 
-    def resume(self, id: str = "", crew: Crew = _ALONE, *, yes: bool | None = None, database: str = "") -> RunRecord:
-        """The newest run, or that one, from where it was; nothing left to do is fine."""
+    def resume(
+        self,
+        id: str = "",
+        crew: Crew = _ALONE,
+        *,
+        yes: bool | None = None,
+        database: str = "",
+        budget: Budget = Budget(),  # noqa: B008 (frozen)
+    ) -> RunRecord:
+        """The newest run, or that one, from where it was; nothing left to do is fine.
+
+        What `budget` says takes the place of what the run had. What was spent already counts.
+        """
         run = self._caught_up(self.find(id))
         me = self._me  # S6: a yes of whoever started it is not one of whoever goes on with it
         run = run._replace(yes=run.yes and run.by == me if yes is None else yes, by=me if yes else run.by)
+        run = run._replace(options=run.options._replace(budget=run.options.budget.with_said(budget)))
         if run.state == "FINISHED":
             return run
         self._require_none_killed(besides=run.id)

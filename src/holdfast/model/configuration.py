@@ -61,6 +61,13 @@ class Budget(NamedTuple):
     tokens: int | None = None
     turns: int | None = None
 
+    def with_said(self, said: Budget) -> Budget:
+        """What somebody says counts; what they do not say stays."""
+        return Budget(*(mine if new is None else new for mine, new in zip(self, said, strict=True)))
+
+
+WEBHOOK_PORT = 4653
+
 
 class RunSettings(NamedTuple):
     parallel: int = 1
@@ -69,6 +76,8 @@ class RunSettings(NamedTuple):
     budget: Budget = Budget()
     # Other workspaces by the names that roadmaps know them by: (name, directory).
     workspaces: tuple[tuple[str, str], ...] = ()
+    # On loopback, where triggers have webhooks.
+    webhook_port: int = WEBHOOK_PORT
 
 
 class Origin(NamedTuple):
