@@ -111,8 +111,27 @@ def test_a_limit_ends_it_in_order(guarded: Any) -> None:
     done = here.fresh("run", "--agent", "mine", "--yes", "--budget-time", "4s")
     assert done.status == 10, done.err
     assert "the time of the run is over" in done.out
-    assert done.out.splitlines()[-1] == "Go on with: holdfast resume"
+    assert done.out.splitlines()[-1] == "Go on with: holdfast resume --budget-time 8s"
     assert (here("tasks", "--json").document["status"], agents_alive(here)) == ("LIMIT", [])
+
+
+def test_before_a_run_the_roadmap_is_told(guarded: Any) -> None:
+    """JSON of tasks: a roadmap that is pending, without an id and without a moment."""
+    here = mapped(guarded, "Create a.py")
+    found = here("tasks", "--json").document
+    assert (found["kind"], found["id"], found["status"]) == ("roadmap", "", "PENDING")
+    assert (found["started"], found["at"]) == (None, None)
+    assert [task["status"] for task in found["tasks"]] == ["PENDING"]
+
+
+@pytest.mark.long
+def test_a_spent_budget_is_raised_when_the_run_goes_on(guarded: Any) -> None:
+    """resume with the budget of before stops at once; with a larger one it does what is left."""
+    here = mapped(guarded, "Create a.py", "Create b.py")
+    assert here.fresh("run", "--agent", "mine", "--yes", "--budget-time", "1ms").status == 10
+    assert here.fresh("resume", "--yes").status == 10
+    done = here.fresh("resume", "--yes", "--budget-time", "10m")
+    assert (done.status, boxes(here)) == (0, "xx"), done.err
 
 
 # ── before anything begins ──

@@ -230,6 +230,19 @@ class Ending(NamedTuple):
     next: str = ""
 
 
+def _with_more(run: RunRecord) -> str:
+    """How to go on with twice the budget that is used up; by itself a run would stop at once again."""
+    budget = run.options.budget
+    doubled = {
+        "the time": ("--budget-time", budget.time_ms and f"{2 * budget.time_ms // 1000}s"),
+        "the money": ("--budget-usd", budget.micro_usd and f"{2 * budget.micro_usd / 1e6:g}"),
+        "the tokens": ("--budget-tokens", budget.tokens and str(2 * budget.tokens)),
+        "the requests": ("--max-turns", budget.turns and str(2 * budget.turns)),
+    }
+    option, value = next((row for said, row in doubled.items() if run.because.startswith(said)), ("", None))
+    return f"holdfast resume {option} {value}" if value else "holdfast resume"
+
+
 def ending_of(standing: Standing, *, interrupted: bool) -> Ending:
     """`interrupted`: a person stopped it, here or from another terminal."""
     run, counts = standing.run, counts_of(standing.rows())
@@ -241,7 +254,7 @@ def ending_of(standing: Standing, *, interrupted: bool) -> Ending:
             words = f"{who} {'needs' if counts.waiting == 1 else 'need'} you; {lost}{landed}."
             return Ending(ApprovalNeeded.exit_status, words, "holdfast review")
         case "LIMIT":
-            return Ending(LimitReached.exit_status, f"Stopped: {one_line(run.because)}; {landed}.", "holdfast resume")
+            return Ending(LimitReached.exit_status, f"Stopped: {one_line(run.because)}; {landed}.", _with_more(run))
         case "STOPPED" if stopped_for_room(run):
             words = f"Stopped: {one_line(run.because)}; {landed}. State is safe. Make room first."
             return Ending(DiskFull.exit_status, words, "holdfast resume")
@@ -294,17 +307,18 @@ def tell_ending(screen: Screen, standing: Standing, ending: Ending) -> None:
 
 
 def run_document(standing: Standing) -> dict[str, object]:
+    """Before the first run it is the roadmap that stands so: it has no id, nothing has begun, and no moment is told."""
     run, rows = standing.run, list(standing.rows())
     return {
-        "kind": "run",
+        "kind": "run" if run.id else "roadmap",
         "id": run.id,
-        "status": run.state,
+        "status": run.state if run.id else "PENDING",
         "roadmap": run.roadmap,
         "because": run.because,
         "by": run.by,
         "agent": run.options.agent,
-        "started": for_programs(run.started_ns),
-        "at": for_programs(run.at_ns),
+        "started": for_programs(run.started_ns) if run.id else None,
+        "at": for_programs(run.at_ns) if run.id else None,
         "worked_ms": run.worked_ms,
         "totals": counts_of(rows)._asdict(),
         "usage": usage_of(standing)._asdict(),
