@@ -29,6 +29,7 @@ from holdfast.model.agent_settings import AgentSettings, ProviderSettings, agent
 from holdfast.model.configuration import (
     CHECKPOINTS,
     UNSANDBOXED,
+    WEBHOOK_PORT,
     Budget,
     Checkpoint,
     CheckSettings,
@@ -49,6 +50,7 @@ MOST_BYTES = 1_000_000
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _TRUSTED_ONLY = ("approvers", "me", "sandbox", "limits", "run", "agents", "providers", "services", "triggers")
 _KEY_DIGITS = frozenset("0123456789abcdef")
+_LAST_PORT = 65535
 _KEY_LENGTH = 64
 T = TypeVar("T")
 
@@ -80,6 +82,7 @@ class _Said(NamedTuple):
     checkpoint: Checkpoint | None
     budget: Budget
     workspaces: tuple[tuple[str, str], ...]
+    webhook_port: int | None
     agents: tuple[AgentSettings, ...]
     providers: tuple[ProviderSettings, ...]
     services: tuple[tuple[str, tuple[str, ...]], ...]
@@ -202,6 +205,7 @@ def _said(source: Source) -> _Said:
         checkpoint=run.choice("checkpoint", CHECKPOINTS),
         budget=_budget(_section(run, "budget")),
         workspaces=tuple(_workspaces(_section(run, "workspaces"))),
+        webhook_port=_port(run, "webhook_port"),
         agents=tuple(agents_in(agents, lambda table: _limits(table, close=False))),
         providers=tuple(providers_in(_section(top, "providers"))),
         services=tuple(_services(_section(top, "services"))),
@@ -261,6 +265,13 @@ def _budget(table: Table) -> Budget:
     )
     table.close()
     return budget
+
+
+def _port(table: Table, key: str) -> int | None:
+    port = table.integer(key, least=1024)
+    if port is not None and port > _LAST_PORT:
+        table.refuse(key, f"must be a port from 1024 to {_LAST_PORT}")
+    return port
 
 
 def _workspaces(table: Table) -> Iterator[tuple[str, str]]:
@@ -332,6 +343,7 @@ def _combined(said: Sequence[_Said]) -> Settings:
             checkpoint=_first([layer.checkpoint for layer in said], None),
             budget=Budget(*_lowest([layer.budget for layer in said])),
             workspaces=tuple(sorted(dict(row for layer in reversed(said) for row in layer.workspaces).items())),
+            webhook_port=_first([layer.webhook_port for layer in said], WEBHOOK_PORT),
         ),
         agents=tuple(agents[name] for name in sorted(agents)),
         providers=tuple(providers[name] for name in sorted(providers)),

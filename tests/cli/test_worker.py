@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -49,6 +50,11 @@ def working_on_a_change(here: Any) -> Iterator[subprocess.Popen[str]]:
         yield child
 
 
+def is_heard(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
+
+
 def until(holds: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE_S
     while not holds():
@@ -82,6 +88,26 @@ def test_a_run_that_fails_after_it_began_is_told(guarded: Any) -> None:
         assert child.stderr.readline().startswith("failed plan: ")
         child.send_signal(signal.SIGTERM)
         child.communicate(timeout=PATIENCE_S)
+
+
+def test_webhooks_are_heard_on_the_port_of_the_configuration(guarded: Any) -> None:
+    """[run] webhook_port of the user's configuration; doctor tells it, and a taken one is refused with the key."""
+    here = mapped(guarded, "Create a.py")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        configured(f'[run]\nwebhook_port = {port}\n[triggers.hook]\nwebhook = true\nroadmap = "ROADMAP.md"\n')
+        refused = here.fresh("worker")
+        assert refused.status == 2 and "[run] webhook_port" in refused.err
+    told = here("doctor", "--json").document["configuration"]["values"]
+    values = {row["key"]: row["value"] for row in told}
+    assert values["run.webhook_port"] == port
+    with working(here.directory) as child:
+        assert child.stderr is not None
+        assert "Attends" in child.stderr.readline()
+        until(lambda: is_heard(port))
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as asked:
+            asked.sendall(b"POST /hooks/hook HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+            assert asked.recv(64).startswith(b"HTTP/1.1 4")
 
 
 def test_without_a_trigger_there_is_nothing_to_attend(guarded: Any) -> None:

@@ -326,4 +326,4 @@ def test_a_token_that_others_could_have_read_is_refused(damage: str, home: Path,
 
 def test_the_port_is_a_plain_number() -> None:
     """The port that is used where none is given can be used by an ordinary user."""
-    assert 1024 < webhook.PORT < 32768
+    assert 1024 < webhook.WEBHOOK_PORT < 32768

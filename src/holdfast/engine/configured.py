@@ -136,6 +136,7 @@ _KEYS: tuple[tuple[str, Unit, Callable[[Settings], object]], ...] = (
     ("run.checkpoint", "", lambda s: s.run.checkpoint),
     ("run.budget", "", lambda s: s.run.budget._asdict()),
     ("run.workspaces", "", lambda s: dict(s.run.workspaces)),
+    ("run.webhook_port", "", lambda s: s.run.webhook_port),
 )
 
 

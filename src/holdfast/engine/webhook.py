@@ -32,13 +32,13 @@ from typing import NamedTuple
 import h11
 
 from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.model.configuration import WEBHOOK_PORT
 from holdfast.model.trigger import Happened
 from holdfast.model.trigger_settings import TriggerSettings
 from holdfast.proxy.wire import Wire
 from holdfast.store.firings import Noted
 from holdfast.store.hook_tokens import load_or_create_token, token_path
 
-PORT = 4653
 BODY = 64 << 10
 CONNECTIONS = 16
 WITHIN_SECONDS = 10.0
@@ -72,7 +72,7 @@ class Hooks:
         tokens: Mapping[str, str],
         deliver: Callable[[Happened], Noted],
         *,
-        port: int = PORT,
+        port: int = WEBHOOK_PORT,
         within: float = WITHIN_SECONDS,
     ) -> None:
         self._tokens, self._deliver, self._within = dict(tokens), deliver, within
@@ -89,7 +89,8 @@ class Hooks:
         except OSError as error:
             self._socket.close()
             raise InvalidInput(
-                f"webhooks cannot be heard on port {port}: {error.strerror}", hint="Choose another port."
+                f"webhooks cannot be heard on port {port}: {error.strerror}",
+                hint="Choose another one in your own config.toml: [run] webhook_port = 4654",
             ) from error
         self._door = threading.Thread(target=self._accept, name="holdfast-hooks", daemon=True)
 

@@ -31,14 +31,15 @@ def attend(path: str, stop: threading.Event, tell: Callable[[Told], None], watch
 
     with ExitStack() as stack:
         hf = stack.enter_context(open(path, wait=_PATIENCE))
-        settings = hf.pipeline.governance.settings().triggers
+        known = hf.pipeline.governance.settings()
+        settings = known.triggers
         if not settings:
             raise Blocked("no trigger is configured", hint="Write one into your own config.toml: [triggers.NAME]")
         memory = stack.enter_context(Firings(hf.site.state))
         triggers = Triggers(settings, memory, utc_now)
         tokens = tokens_of(settings)
         if tokens:
-            stack.enter_context(Hooks(tokens, triggers.happened))
+            stack.enter_context(Hooks(tokens, triggers.happened, port=known.run.webhook_port))
         running = _Running(hf.path, stop, tell, watch)
         stack.callback(running.join)
         sources = sources_of(settings, hf.site.workspace, Box(hf.pipeline, user()))
