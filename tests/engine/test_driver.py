@@ -32,7 +32,7 @@ from holdfast.errors import Blocked
 from holdfast.model.agent import Escalated, Usage
 from holdfast.model.configuration import Budget
 from holdfast.model.fix import CATEGORIES, Category
-from holdfast.model.run import AgentSeen, RunOptions, TaskCompleted, TaskFailed, TaskMoved
+from holdfast.model.run import AgentSeen, RunFinished, RunOptions, TaskCompleted, TaskFailed, TaskMoved
 from holdfast.store.database import Paper
 from holdfast.testing import HandEngine
 
@@ -851,6 +851,14 @@ def test_a_task_that_a_person_ticked_is_not_begun(ground: Ground) -> None:
     sitting = Sitting(ground, THREE)
     assert sitting.drive({"One": [edited(sitting, THREE.replace("[ ] Two", "[x] Two"), worked())]}).state == "FINISHED"
     assert sitting.states()["Two"] == "PENDING" and len(sitting.works()) == 2
+
+
+def test_the_end_of_a_run_counts_what_landed(ground: Ground) -> None:
+    """However short it was: the last beat may be older than the last landing."""
+    sitting = Sitting(ground, THREE)
+    sitting.drive()
+    (ended,) = [event for event in sitting.events if isinstance(event, RunFinished)]
+    assert ended.landed == 3
 
 
 # ── groups ──

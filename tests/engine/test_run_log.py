@@ -260,10 +260,11 @@ def test_the_heartbeat_tells_of_a_living_run(state: Root) -> None:
     assert beating.life(now + SILENT_NS) == "alive"
     assert beating.life(now - 3600 * SECOND) == "alive"
     assert beating.life(now + SILENT_NS + 1) == "silent"
-    log(ALL[-1])
+    log(RunFinished("u-1", "FINISHED", 3, 0, 0, 0, USAGE, landed=3, worked_ms=9000))
     ended = read_pulse(state)
     assert ended is not None
     assert (ended.state, ended.running, ended.life(now + 10**15)) == ("FINISHED", 0, "ended")
+    assert (ended.landed, ended.worked_ms) == (3, 9000)
 
 
 def test_a_heartbeat_without_a_price_reads_back(state: Root) -> None:

@@ -179,7 +179,8 @@ class Driver:
         self._world.moved(book, last=True)
         all_of_it = tally_of(self._rules.roadmap, book)
         counts = all_of_it.completed, all_of_it.failed, all_of_it.waiting, all_of_it.left
-        self._watcher(RunFinished(book.run.id, state, *counts, book.usage, because))
+        landed = book.counted("COMPLETED")
+        self._watcher(RunFinished(book.run.id, state, *counts, book.usage, because, landed, book.run.worked_ms))
         return book.run
 
     def _leave(self) -> None:

@@ -125,8 +125,9 @@ class RunLog:
                 pulse = pulse._replace(away_ns=0, away_until_ns=0)
             case RunFinished():
                 pulse = pulse._replace(
-                    state=event.state, running=0, waiting=0, usage=event.usage, away_ns=0, away_until_ns=0
-                )
+                    state=event.state, running=0, waiting=0, landed=event.landed, usage=event.usage,
+                    worked_ms=event.worked_ms, away_ns=0, away_until_ns=0,
+                )  # fmt: skip
         self._pulse = pulse = pulse._replace(at_ns=now, lost=self.lost)
         self._written(HEARTBEAT, lambda: write_pulse(self._state, pulse))
 

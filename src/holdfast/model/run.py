@@ -195,6 +195,9 @@ class RunFinished(NamedTuple):
     left: int
     usage: Usage
     because: str = ""
+    # Tasks that this run completed, and how long it worked; as in a heartbeat.
+    landed: int = 0
+    worked_ms: int = 0
     event: Literal["EXECUTION_FINISHED"] = "EXECUTION_FINISHED"
 
 
