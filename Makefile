@@ -66,6 +66,7 @@ soak: venv
 	$(PYTEST) -m soak
 
 bench: venv
+	@scripts/system-packages rsync bubblewrap libseccomp2 || true
 	@test -n "$(BENCHMARKS)" || { echo "there is nothing in benchmarks/" >&2; exit 1; }
 	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script"; done
 

@@ -146,6 +146,9 @@ def _goals(report: Report, count: int, move: Move, seconds: dict[str, float]) ->
 
 
 def _is_there(kind: type[Contestant]) -> bool:
+    if kind is Rsync and shutil.which("rsync") is None:
+        print("(rsync is not installed: that peer is left out)")
+        return False
     if kind is not Command or _special.command_is_there():
         return True
     print("(the command line is not there yet: the whole command is left out)")
