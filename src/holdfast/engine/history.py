@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from holdfast.engine.actions import had_again, taken_away
 from holdfast.engine.job import Job
 from holdfast.engine.pipeline import Pipeline
-from holdfast.engine.saving import forget_dossiers, kept_logs
+from holdfast.engine.saving import Fates, forget_dossiers, kept_logs
 from holdfast.errors import Blocked, HoldfastError, InvalidInput, Tampering
 from holdfast.execution.services import Action
 from holdfast.gates.change_rules import is_mass_removal
@@ -109,8 +109,7 @@ def collect(pipeline: Pipeline, *, keep_ns: int, now_ns: int) -> Reclaimed:
         pipeline.records.forget_material(list(result.forgotten))
         Running(pipeline.site.state).tidy({row.id for row in rows} - set(result.forgotten))
         awaited = _awaited(pipeline, now_ns, needed.simulations)
-        waiting = _waiting(pipeline)
-        papers, freed = forget_dossiers(pipeline.site, now_ns - keep_ns, awaited, lambda id: id in waiting)
+        papers, freed = forget_dossiers(pipeline.site, now_ns - keep_ns, awaited, _fates(pipeline))
         return result._replace(papers=papers, bytes=result.bytes + freed)
 
 
@@ -128,8 +127,8 @@ def _awaited(pipeline: Pipeline, now_ns: int, asked: frozenset[str]) -> frozense
     return frozenset(wanted | plans)
 
 
-def _waiting(pipeline: Pipeline) -> set[str]:
-    """Simulations that could still land: recorded, and neither landed nor rejected nor denied."""
+def _fates(pipeline: Pipeline) -> Fates:
+    """Those could still land that are recorded, and neither landed nor rejected nor denied."""
     records = pipeline.records
     landed = {str(row.summary.get("simulation")) for row in records.executions() if row.status == "COMPLETED"}
     rejected = {paper.subject for paper in records.papers("approvals") if paper.document["answer"] == "reject"}
@@ -137,7 +136,8 @@ def _waiting(pipeline: Pipeline) -> set[str]:
     for paper in records.papers("decisions"):  # newest first
         verdicts.setdefault(paper.subject, str(paper.document["verdict"]))
     denied = {id for id, verdict in verdicts.items() if verdict == "DENY"}
-    return {paper.id for paper in records.papers("simulations")} - landed - rejected - denied
+    recorded = {paper.id for paper in records.papers("simulations")}
+    return Fates(frozenset(landed), frozenset(recorded - landed - rejected - denied))
 
 
 def _until(paper: Paper) -> int:

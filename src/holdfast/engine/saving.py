@@ -142,21 +142,30 @@ def sweep_dossiers(site: Site) -> None:
         Dossiers(site.state, shelf).sweep()
 
 
-def forget_dossiers(
-    site: Site, before_ns: int, wanted: frozenset[str], waits: Callable[[str], bool]
-) -> tuple[int, int]:
+class Fates(NamedTuple):
+    """Simulations that landed, from which nobody works any more, and those that could still land."""
+
+    landed: frozenset[str]
+    waiting: frozenset[str]
+
+
+def forget_dossiers(site: Site, before_ns: int, wanted: frozenset[str], fates: Fates) -> tuple[int, int]:
     """Remove plans and simulations kept before this moment, but for those wanted; how many, and the bytes freed.
 
-    A simulation that does not wait for anybody goes at any age. What somebody works from stays. The ledger knows them.
+    A simulation that waits for nobody goes at any age. What somebody works from stays. The ledger knows them.
     """
-    freed = []
+    freed: list[int] = []
     for shelf in SHELVES:
         dossiers = Dossiers(site.state, shelf)
         for id in dossiers.ids():
-            if id not in wanted and (dossiers.made_ns(id) < before_ns or not (shelf == "plans" or waits(id))):
-                freed.append(dossiers.collect(id))
-    done = [size for size in freed if size is not None]
-    return len(done), sum(done)
+            if id in fates.landed:
+                freed.append(dossiers.remove(id))
+            elif id not in wanted and (
+                dossiers.made_ns(id) < before_ns or (shelf != "plans" and id not in fates.waiting)
+            ):
+                size = dossiers.collect(id)
+                freed += [size] if size is not None else []
+    return len(freed), sum(freed)
 
 
 def kept_logs(site: Site) -> set[str]:

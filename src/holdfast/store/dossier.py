@@ -127,10 +127,9 @@ class Dossiers:
     def made_ns(self, id: str) -> int:
         return self._calls.fstat(self._state.directory(f"{self._shelf}/{id}")).st_mtime_ns
 
-    def remove(self, id: str) -> None:
-        """By who made it, and works from it no more."""
-        if _ID.fullmatch(id):
-            self._remove(id)
+    def remove(self, id: str) -> int:
+        """Of which it is known that nobody needs it any more; the bytes freed."""
+        return self._remove(id) if _ID.fullmatch(id) else 0
 
     def collect(self, id: str) -> int | None:
         """Remove a dossier unless somebody works from it (E4): the bytes freed, or None where it stays."""
