@@ -331,7 +331,7 @@ def worked(pair: Pair, agent: ScriptedAgent) -> Proposal:
     plan = Plan("a task", (Agent(agent.name, "Do it.", attempts=1),))
     simulated = pair.worker.hf.simulate(plan, agents={agent.name: agent})
     found = (entry.body for entry in pair.worker.hf.ledger.entries() if entry.kind == "delegation")
-    bodies = [{name: body[name] for name in body if name not in ("id", "subject")} for body in found]
+    bodies = [{name: body[name] for name in body if name not in ("id", "subject", "objective")} for body in found]
     return pair.received(propose(pair.worker.hf.site, simulated, (), bodies))
 
 
