@@ -24,7 +24,7 @@ from holdfast.disk.calls import CALLS
 from holdfast.disk.confined import Root
 from holdfast.model.path import parent_of
 from holdfast.workspace.companion import companion
-from holdfast.workspace.observe import RACY_NS
+from holdfast.workspace.observe import RACY_NS, SECOND_ACLS
 from holdfast.workspace.shifting import OVERLAY_XATTRS, moved_attribute
 from holdfast.workspace.smallfiles import NEW, READ, SMALL, Done, Note, Piece, Terms, clear, copy_queued, queue
 from holdfast.workspace.staging import write_all
@@ -233,7 +233,7 @@ class Copy:
         """Owner, attributes, mode, times: an owner clears bits of the mode, an access list sets some."""
         self._own(writing, path, found)
         mode = stat.S_IMODE(found.st_mode)
-        names = os.listxattr(reading)
+        names = [name for name in os.listxattr(reading) if not name.startswith(SECOND_ACLS)]
         for name in names:
             self._copy_attribute(reading, writing, name)
         if names or mode & self._open_modes != mode:

@@ -27,7 +27,7 @@ from holdfast.workspace.block import STAMP, Block, Malformed, restored
 
 INDEX_NAME = "index"
 
-_MAGIC = b"holdfast index 1\n"
+_MAGIC = b"holdfast index 2\n"
 _START = len(_MAGIC) + STAMP.size
 _BLOCK = struct.Struct("<III32s")  # bytes of facts, bytes of stamps, number of children, digest
 _CHECKSUM = 32

@@ -23,8 +23,10 @@ from holdfast.model.path import printable
 # Kernels without fine-grained time stamps tick every 1 to 10 ms; two ticks are safe.
 RACY_NS = 20_000_000
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# xfs shows root an access list a second time, as it is on the disk; the list itself is `system.posix_acl_…`.
+SECOND_ACLS = "trusted.SGI_ACL_"
 # Labels the host's security system keeps by itself.
-_FOREIGN_XATTRS = ("security.selinux", "system.nfs4")
+_FOREIGN_XATTRS = ("security.selinux", "system.nfs4", SECOND_ACLS)
 _REGULAR = stat.S_IFREG
 _ABSENT = (2, 20)  # ENOENT, ENOTDIR
 _KINDS: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
