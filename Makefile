@@ -5,7 +5,8 @@
 #   make test-agents  real agent programs against a scripted model (installs some 3.3 GB below .agent-programs; CI runs
 #                     it with MISSING=tell: what a machine cannot install is told loudly, and everything else counts)
 #   make check   style, format, types
-#   make crash   every kill point and every power cut (long; most of it wants root)
+#   make crash   every kill point and every power cut, on five file systems (long; most of it wants root)
+#   make crash-sample  a sample of that with a fixed seed, in under ten minutes (CI runs it)
 #   make soak    roadmaps driven to done while the driver, the workers and the database are killed (long)
 #   make bench   ratios against peers on this machine
 #   make clean   back to what was cloned
@@ -25,8 +26,14 @@ TEST_PACKAGES := strace rsync bubblewrap libseccomp2 openssh-client openssh-serv
 OFTEN := not crash_full and not bench and not agents and not soak and not long
 SELDOM := long and not crash_full and not soak and not agents
 RARELY := (crash or crash_full)
+# Kills, equality, capture and agents: these files run on each of the file systems.
+FILE_SYSTEMS := ext4 xfs btrfs tmpfs overlayfs
+ON_EACH := $(addprefix tests/,crash/test_kill.py crash/test_kill_in_recovery.py crash/test_delegation.py \
+	engine/test_equality.py engine/test_delegation.py workspace/test_capture.py workspace/test_capture_ignored.py \
+	workspace/test_shadow.py workspace/test_shadow_same.py)
+ANY := not bench and not agents and not soak
 
-.PHONY: demo test test-long test-agents check bench crash soak clean venv
+.PHONY: demo test test-long test-agents check bench crash crash-sample soak clean venv
 .NOTPARALLEL:
 
 demo: venv
@@ -60,6 +67,18 @@ crash: venv
 	@# Some of these take seconds and some take minutes: who is done takes over from who is not.
 	$(PYTEST) -n $(JOBS) --dist worksteal -m "$(RARELY) and not serial"
 	$(PYTEST) -m "$(RARELY) and serial" || [ $$? -eq 5 ]
+	@# A kill before a call that only reads leaves what a kill before the next change does: once, in memory, is enough.
+	@set -e; for kind in $(FILE_SYSTEMS); do echo "== on $$kind"; \
+	$(PYTEST) -n $(JOBS) --dist worksteal --file-system $$kind -m "$(ANY)" $(ON_EACH) \
+	--deselect tests/crash/test_kill.py::test_killed_at_every_call; done
+
+# Root must have the tools: without them the file systems would be skipped, and nobody would see it.
+crash-sample: venv
+	@scripts/system-packages bubblewrap libseccomp2 xfsprogs btrfs-progs || [ $$(id -u) -ne 0 ]
+	@set -e; for kind in $(FILE_SYSTEMS); do echo "== on $$kind"; \
+	$(PYTEST) -n $(JOBS) --dist worksteal --file-system $$kind --sample 4 -m "$(ANY)" $(ON_EACH) \
+	--deselect tests/crash/test_kill.py::test_killed_at_every_call; done
+	$(PYTEST) -n $(JOBS) --dist worksteal --sample 6 -m "$(ANY)" tests/crash/test_power.py
 
 soak: venv
 	@scripts/system-packages bubblewrap libseccomp2 postgresql || true

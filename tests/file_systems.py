@@ -51,9 +51,13 @@ def why_not(kind: Kind) -> str:
     return f"{kind} for a test needs {', '.join(absent)}" if absent else ""
 
 
-@cache
 def mount_alone() -> None:
-    """From now on this process has its own view of what is mounted (F1)."""
+    """From now on this process, and not the one that forked it, has its own view of what is mounted (F1)."""
+    _mount_alone(os.getpid())
+
+
+@cache
+def _mount_alone(_process: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS):
         raise OSError(ctypes.get_errno(), "cannot have a mount namespace")

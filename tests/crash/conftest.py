@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from crash.driver import Arena, Place, discard
+from file_systems import mounted, why_not
 
 _MEMORY = "/dev/shm"
 Counted = Callable[[int], None]
@@ -42,8 +43,15 @@ def damages(record_property: Callable[[str, object], None]) -> Counted:
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Path]:
-    """A directory in memory, or on disk where memory has no extended attributes."""
+def memory(tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[Path]:
+    """A directory in memory; on disk where memory has no extended attributes, or the tests were given a file system."""
+    if pytestconfig.option.file_system is not None:
+        yield tmp_path
+        return
+    if not why_not("tmpfs"):
+        with mounted("tmpfs") as place:
+            yield place
+        return
     if not _keeps_attributes(_MEMORY):
         yield tmp_path
         return
@@ -57,12 +65,6 @@ def memory(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def arena(memory: Path) -> Arena:
     return Arena(str(memory))
-
-
-@pytest.fixture
-def disk_arena(tmp_path: Path) -> Arena:
-    """An arena on whatever disk the tests have."""
-    return Arena(str(tmp_path))
 
 
 def _keeps_attributes(directory: str) -> bool:

@@ -14,7 +14,6 @@ and several tests can cut the power of their own disks at the same time, as long
 
 from __future__ import annotations
 
-import ctypes
 import os
 import random
 import shutil
@@ -26,21 +25,28 @@ from crash.blockdisk import Disk, Event, Flushed, Marked, Written, events
 from crash.driver import Arena, Outcome, Place, Start, interrupted, judge, prepare, recover, start_at, use
 from crash.scenarios import Scenario, act
 from crash.walker import undated, walk
+from file_systems import MAKE, OnDisk, mount_alone, mount_overlay
 from holdfast.testing import At, Fault, FaultyCalls
 
-FileSystem = Literal["ext4", "xfs", "btrfs"]
+FileSystem = Literal["ext4", "xfs", "btrfs", "overlay-ext4", "overlay-xfs", "overlay-btrfs"]
 # What a disk writes whole. btrfs needs its superblock of 4 KiB written whole and cannot be mounted otherwise;
 # that is a promise between btrfs and its disks, and nothing that a program on top of it could mend.
-_WHOLE: dict[FileSystem, int] = {"ext4": 512, "xfs": 512, "btrfs": 4096}
-_CLONE_NEWNS = 0x00020000
+_WHOLE: dict[OnDisk, int] = {"ext4": 512, "xfs": 512, "btrfs": 4096}
 _MIB = 1 << 20
-_SIZES: dict[FileSystem, int] = {"ext4": 24 * _MIB, "xfs": 320 * _MIB, "btrfs": 128 * _MIB}
-_MAKE: dict[FileSystem, list[str]] = {
-    # Nothing is left to a background thread, so that the log holds the scenario and little else.
-    "ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
-    "xfs": ["mkfs.xfs", "-q", "-f"],
-    "btrfs": ["mkfs.btrfs", "-q", "-f", "-m", "single", "-d", "single"],
+_SIZES: dict[OnDisk, int] = {"ext4": 24 * _MIB, "xfs": 320 * _MIB, "btrfs": 128 * _MIB}
+_DISKS: dict[FileSystem, OnDisk] = {
+    "ext4": "ext4",
+    "xfs": "xfs",
+    "btrfs": "btrfs",
+    "overlay-ext4": "ext4",
+    "overlay-xfs": "xfs",
+    "overlay-btrfs": "btrfs",
 }
+
+
+def disk_of(system: FileSystem) -> OnDisk:
+    """The file system that writes to the disk; an overlay stands on one."""
+    return _DISKS[system]
 
 
 def missing(system: FileSystem) -> str:
@@ -50,7 +56,8 @@ def missing(system: FileSystem) -> str:
     for device in ("/dev/fuse", "/dev/loop-control"):
         if not os.path.exists(device):
             return f"cutting the power needs {device}"
-    tools = ["mount", "umount", "losetup", _MAKE[system][0], *(["btrfs"] if system == "btrfs" else [])]
+    disk = disk_of(system)
+    tools = ["mount", "umount", "losetup", MAKE[disk][0], *(["btrfs"] if disk == "btrfs" else [])]
     absent = [tool for tool in tools if shutil.which(tool) is None]
     return f"cutting the power needs {', '.join(absent)}" if absent else ""
 
@@ -94,15 +101,14 @@ class Bench:
     """A directory with images and mount points, in a mount namespace of this process. Call in a child process only."""
 
     def __init__(self, directory: str, system: FileSystem) -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.unshare(_CLONE_NEWNS):
-            raise OSError(ctypes.get_errno(), "a mount namespace of our own")
-        subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+        mount_alone()
         self._directory = directory
         self._system: FileSystem = system
+        self._disk = disk_of(system)
         self._mount_point = self._make("mnt")
         self._fuse_point = self._make("fuse")
-        self.place = Place(os.path.join(self._mount_point, "place"))
+        self._overlay_point = self._make("over") if system != self._disk else ""
+        self.place = Place(os.path.join(self._overlay_point or self._mount_point, "place"))
 
     def record(
         self, arena: Arena, outcome: Outcome, scenario: Scenario, *faults: Fault, around: Around = ALONE
@@ -110,8 +116,8 @@ class Bench:
         """Run the scenario once on the logging disk."""
         image, base, log = (os.path.join(self._directory, name) for name in ("image", "base", "log"))
         with open(image, "wb") as file:
-            file.truncate(_SIZES[self._system])
-        subprocess.run([*_MAKE[self._system], image], check=True, stdout=subprocess.DEVNULL)
+            file.truncate(_SIZES[self._disk])
+        subprocess.run([*MAKE[self._disk], image], check=True, stdout=subprocess.DEVNULL)
         shutil.copyfile(image, base)
         disk = Disk(self._fuse_point, image, log)
         try:
@@ -122,7 +128,7 @@ class Bench:
                 self._unmount()
         finally:
             disk.close()
-        return _divided(base, log, begun, _WHOLE[self._system])
+        return _divided(base, log, begun, _WHOLE[self._disk])
 
     def verdicts(
         self, recording: Recording, outcome: Outcome, scenario: Scenario, cuts: Iterable[Cut]
@@ -180,12 +186,16 @@ class Bench:
             self._unmount()
 
     def _mount(self, disk: str) -> None:
-        if self._system == "btrfs":
+        if self._disk == "btrfs":
             # The kernel remembers devices by their unique id, and all our images have the same.
             subprocess.run(["btrfs", "device", "scan", "--forget"], check=False, capture_output=True)
-        subprocess.run(["mount", "-t", self._system, "-o", "loop", disk, self._mount_point], check=True)
+        subprocess.run(["mount", "-t", self._disk, "-o", "loop", disk, self._mount_point], check=True)
+        if self._overlay_point:
+            mount_overlay(self._mount_point, self._overlay_point)
 
     def _unmount(self) -> None:
+        if self._overlay_point:
+            subprocess.run(["umount", self._overlay_point], check=True)
         subprocess.run(["umount", self._mount_point], check=True)
 
     def _make(self, name: str) -> str:

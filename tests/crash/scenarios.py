@@ -20,8 +20,10 @@ import os
 from typing import Literal, NamedTuple
 
 from holdfast import Holdfast
+from holdfast.engine.checking import ShadowKind
 from holdfast.errors import VerificationFailed
 from holdfast.model.plan import (
+    Agent,
     Chmod,
     CommandCheck,
     Create,
@@ -30,11 +32,14 @@ from holdfast.model.plan import (
     Move,
     Plan,
     Read,
+    Run,
     Step,
     Symlink,
     Update,
     Write,
 )
+from holdfast.testing import ScriptedAgent
+from holdfast.testing.script import EditFile, Shell, WriteFile
 
 Manner = Literal["apply", "unhealthy", "undo", "redo", "merge", "restore"]
 _DATED_NS = 1_000_000_000 * 10**9  # a day in 2001; see walker.RECENT_NS
@@ -49,6 +54,11 @@ class Scenario(NamedTuple):
     name: str
     manner: Manner
     steps: tuple[Step, ...]
+    shadow: ShadowKind = "auto"
+
+    @property
+    def has_program(self) -> bool:
+        return any(isinstance(step, Run | Agent) for step in self.steps)
 
     @property
     def ends_new(self) -> bool:
@@ -119,6 +129,32 @@ _MANY: tuple[Step, ...] = (
     Move(ODD_NAME, "odd/\udcff"),
     Chmod("a.txt", 0o400),
 )
+# What a program does to the tree: edits, makes, moves, removes, at the top and below.
+_SCRIPT = """\
+echo more >> a.txt
+mkdir -p made/deep
+cp a.txt made/deep/copy
+mv conf/old.conf made/moved.conf
+rm -r pile
+rm turn; mkdir turn; echo inside > turn/file
+ln -s a.txt made/link
+chmod 755 run.sh
+"""
+_RUN: tuple[Step, ...] = (
+    Write("new.txt", Inline(b"new\n"), 0o600),
+    Run(("/bin/sh", "-e", "-c", _SCRIPT)),
+    Write("made/deep/later", Inline(b"later\n")),
+    Run(("/bin/sh", "-e", "-c", "cat new.txt made/deep/later > made/both; rm made/link")),
+)
+_AGENT: tuple[Step, ...] = (
+    Write("new.txt", Inline(b"new\n"), 0o600),
+    Agent("scripted", "Tidy up.", expected=("made/deep/copy",), attempts=1, within_ms=60_000),
+)
+_WORKER = ScriptedAgent(
+    EditFile("a.txt", "alpha", "ALPHA"),
+    WriteFile("made/by-agent.txt", "made\n"),
+    Shell(("/bin/sh", "-e", "-c", _SCRIPT)),
+)
 
 SCENARIOS = (
     Scenario("one", "apply", _ONE),
@@ -136,6 +172,11 @@ SCENARIOS = (
     Scenario("many-redo", "redo", _MANY),
     Scenario("few-merge", "merge", _FEW),
     Scenario("many-restore", "restore", _MANY),
+    Scenario("run", "apply", _RUN),
+    Scenario("run-copy", "apply", _RUN, "copy"),
+    Scenario("run-unhealthy", "unhealthy", _RUN),
+    Scenario("run-undo", "undo", _RUN),
+    Scenario("agent", "apply", _AGENT),
 )
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
@@ -169,7 +210,7 @@ def arrange(scenario: Scenario, hf: Holdfast) -> None:
         return
     halves = (scenario.steps[:3], scenario.steps[3:]) if scenario.manner == "restore" else (scenario.steps,)
     for steps in halves:
-        _carry_out(hf, Plan("arranged", steps))
+        _carry_out(hf, Plan("arranged", steps), scenario.shadow)
     if scenario.manner == "redo":
         hf.undo(hf.log(limit=1)[0].id)
     if scenario.manner == "merge":
@@ -180,10 +221,11 @@ def arrange(scenario: Scenario, hf: Holdfast) -> None:
 def act(scenario: Scenario, hf: Holdfast) -> None:
     """What is interrupted. Returns when the change is acknowledged; raises when it failed, except as planned."""
     if scenario.manner == "apply":
-        _carry_out(hf, Plan("under test", scenario.steps))
+        _carry_out(hf, Plan("under test", scenario.steps), scenario.shadow)
     elif scenario.manner == "unhealthy":
         try:
-            _carry_out(hf, Plan("under test", scenario.steps, health=(CommandCheck(("false",), 1),)))
+            plan = Plan("under test", scenario.steps, health=(CommandCheck(("false",), 1),))
+            _carry_out(hf, plan, scenario.shadow)
         except VerificationFailed:
             return
         raise AssertionError("a failing health check let the change pass")
@@ -199,8 +241,9 @@ def taken_back(hf: Holdfast, id: str) -> None:
     hf.go_back(way, approved_by="crash", consent=hf.again(way).plan.id if way.job.revives else "")
 
 
-def _carry_out(hf: Holdfast, plan: Plan) -> None:
-    hf.execute(hf.simulate(plan), approved_by="crash", consent=plan.id)
+def _carry_out(hf: Holdfast, plan: Plan, shadow: ShadowKind) -> None:
+    simulated = hf.simulate(plan, shadow=shadow, agents={_WORKER.name: _WORKER})
+    hf.execute(simulated, approved_by="crash", consent=plan.id)
 
 
 def _date_everything(root: str) -> None:

@@ -7,8 +7,12 @@ the ledger verifies and says the same; the next change works; what was changed c
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from threading import Thread, Timer
+from typing import Any, Literal
 
 import pytest
 
@@ -27,17 +31,27 @@ from crash.driver import (
     use,
 )
 from crash.scenarios import BY_NAME, SCENARIOS, Scenario
-from crash.walker import walk
+from crash.walker import undated, walk
 from holdfast import Holdfast
 from holdfast.engine.history import KEEP_AT_LEAST, PACK_AFTER_NS, collect
-from holdfast.testing import ALL, CHANGES, FaultyCalls, Kill, KillAt
+from holdfast.model.plan import Run
+from holdfast.testing import ALL, CHANGES, At, FaultyCalls, Kill, KillAt
 
 Counted = Callable[[int], None]
+Sampled = Callable[[Sequence[Any]], list[Any]]
 NAMES = [scenario.name for scenario in SCENARIOS]
 # Each action, few and many, forwards and backwards. Those that take longest are in `make test-long`.
 OFTEN = ["one", "few", "folders", "modes", "many"]
-SELDOM = ["types", "few-unhealthy", "types-undo", "few-redo", "few-merge", "many-restore"]
+SELDOM = ["types", "few-unhealthy", "types-undo", "few-redo", "few-merge", "many-restore", "run"]
+MARKS = {
+    **{name: [pytest.mark.crash] for name in OFTEN},
+    **{name: [pytest.mark.crash, pytest.mark.long] for name in SELDOM},
+}
 AT_LEAST = 500
+# A program is stopped so many milliseconds after its shadow was filled: before it starts, as it starts, at work.
+_AS_IT_IS_MADE = 12
+WHILE_IT_RUNS = (1, 5, 10, 20, 30, 40, 60, 80, 120, 200)
+SLOW = Scenario("slow", "apply", (Run(("/bin/sh", "-e", "-c", "echo half > a.txt; rm b.txt; sleep 30")),))
 
 
 def bounded_points(outcome: Outcome) -> list[Kill]:
@@ -55,11 +69,14 @@ def verdicts(arena: Arena, scenario: Scenario, kills: list[Kill], counted: froze
         discard(begun.place)
 
 
-@pytest.mark.crash
-@pytest.mark.parametrize("name", [*OFTEN, *(pytest.param(name, marks=pytest.mark.long) for name in SELDOM)])
-def test_killed_before_every_change_of_the_disk(name: str, arena: Arena, kill_points: Counted) -> None:
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=MARKS.get(name, [pytest.mark.crash_full])) for name in NAMES]
+)
+def test_killed_before_every_change_of_the_disk(
+    name: str, arena: Arena, sampled: Sampled, kill_points: Counted
+) -> None:
     """A process killed before any call that changes the disk leaves, after recovery, the old tree or the new one."""
-    kills = bounded_points(arena.outcome(BY_NAME[name]))
+    kills = sampled(bounded_points(arena.outcome(BY_NAME[name])))
     assert list(verdicts(arena, BY_NAME[name], kills)) == []
     kill_points(len(kills))
 
@@ -73,25 +90,102 @@ def test_the_bounded_part_has_five_hundred_points(arena: Arena, kill_points: Cou
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("name", ["few", "many-undo", "many-unhealthy"])
-def test_killed_at_every_named_point(name: str, arena: Arena, kill_points: Counted) -> None:
+@pytest.mark.parametrize("name", ["few", "many-undo", "many-unhealthy", "run", "run-copy", "agent"])
+def test_killed_at_every_named_point(name: str, arena: Arena, sampled: Sampled, kill_points: Counted) -> None:
     """A process killed at any named point leaves, after recovery, the old tree or the new one."""
     scenario = BY_NAME[name]
     outcome = arena.outcome(scenario)
     bad = []
-    for point in outcome.points:
+    points = sampled(outcome.points)
+    for point in points:
         begun = start(arena, scenario)
         acknowledged = kill_in(begun, scenario, KillAt(point))
         assert not acknowledged, f"{point} was not passed"
         bad += [f"{point}: {what}" for what in judge(begun, outcome, scenario, False) or judge_life_goes_on(begun)]
         discard(begun.place)
     assert bad == []
-    kill_points(len(outcome.points))
+    kill_points(len(points))
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("shadow", ["overlay", "copy"])
+def test_killed_while_a_program_runs(
+    shadow: Literal["overlay", "copy"], arena: Arena, sampled: Sampled, kill_points: Counted
+) -> None:
+    """Killed while its program starts or works: the old tree, no shadow, and nobody left at work."""
+    scenario = SLOW._replace(shadow=shadow)
+    delays = sampled(WHILE_IT_RUNS)
+    for delay in delays:
+        begun = start(arena, scenario)
+        moment = At("shadow-filled", lambda delay=delay: _die_in(delay / 1000))  # type: ignore[misc]
+        assert not kill_in(begun, scenario, moment)
+        outcome = Outcome(undated(begun.old), (), ())
+        assert judge(begun, outcome, scenario._replace(manner="unhealthy"), acknowledged=False) == [], delay
+        assert judge_life_goes_on(begun) == [], delay
+        assert _working_in(begun.place.workspace) == [], delay
+        discard(begun.place)
+    kill_points(len(delays))
+
+
+@pytest.mark.crash
+def test_killed_as_a_sandbox_is_made(arena: Arena, kill_points: Counted) -> None:
+    """Killed at the moment when the sandbox's first process appears: that one does not wait for ever."""
+    for _ in range(_AS_IT_IS_MADE):
+        begun = start(arena, SLOW)
+        assert not kill_in(begun, SLOW, At("shadow-filled", _die_with_a_grandchild))
+        assert _working_in(begun.place.workspace) == []
+        discard(begun.place)
+    kill_points(_AS_IT_IS_MADE)
+
+
+def _die_with_a_grandchild() -> None:
+    """End this process as soon as a child of it has a child."""
+    main = os.getpid()
+
+    def watch() -> None:
+        while not any(_children(child) for child in _children(main)):
+            pass
+        os.kill(main, signal.SIGKILL)
+
+    Thread(target=watch, daemon=True).start()
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [
+            int(child)
+            for task in os.listdir(f"/proc/{pid}/task")
+            for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split()
+        ]
+    except OSError:
+        return []
+
+
+def _die_in(seconds: float) -> None:
+    Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+
+def _working_in(directory: str, patience: float = 2.0) -> list[str]:
+    """Processes that work there or were told of it, after a moment to end."""
+    end = time.monotonic() + patience
+    while found := [pid for pid in filter(str.isdigit, os.listdir("/proc")) if _knows(pid, directory)]:
+        if time.monotonic() > end:
+            break
+        time.sleep(0.02)
+    return found
+
+
+def _knows(pid: str, directory: str) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return os.readlink(f"/proc/{pid}/cwd").startswith(directory) or directory.encode() in words
+    except OSError:
+        return False
 
 
 @pytest.mark.crash_full
 @pytest.mark.parametrize("name", NAMES)
-def test_killed_at_every_call(name: str, arena: Arena, kill_points: Counted) -> None:
+def test_killed_at_every_call(name: str, arena: Arena, sampled: Sampled, kill_points: Counted) -> None:
     """Killed before any call at all, reading ones included, and after each that changes the disk: old tree or new."""
     kills = [
         Kill(number, when)
@@ -99,16 +193,8 @@ def test_killed_at_every_call(name: str, arena: Arena, kill_points: Counted) -> 
         for when in ("before", "after")
         if when == "before" or call in CHANGES
     ]
+    kills = sampled(kills)
     assert list(verdicts(arena, BY_NAME[name], kills, ALL)) == []
-    kill_points(len(kills))
-
-
-@pytest.mark.crash_full
-@pytest.mark.parametrize("name", ["few", "many"])
-def test_killed_on_a_disk(name: str, disk_arena: Arena, kill_points: Counted) -> None:
-    """The same before each change of the disk, where it is a disk and not memory."""
-    kills = bounded_points(disk_arena.outcome(BY_NAME[name]))
-    assert list(verdicts(disk_arena, BY_NAME[name], kills)) == []
     kill_points(len(kills))
 
 

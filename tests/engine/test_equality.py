@@ -93,10 +93,10 @@ def test_plans_with_commands_land_as_simulated(made: tuple[tuple[Step, ...], Wor
 
 @pytest.mark.crash_full
 @pytest.mark.parametrize("kind", ["overlay", "copy"])
-def test_many_more_plans_land_as_simulated(kind: ShadowKind) -> None:
+def test_many_more_plans_land_as_simulated(kind: ShadowKind, sampled: Callable[[range], list[int]]) -> None:
     """So it is over many more plans, each executed from either kind of shadow."""
 
-    @settings(max_examples=300)
+    @settings(max_examples=len(sampled(range(300))))
     @given(mixed_plans())
     def attempt(made: tuple[tuple[Step, ...], World]) -> None:
         with _fresh() as ground:

@@ -102,6 +102,7 @@ def become_bubblewrap(spec: Spec, orders: int, report: int, env: dict[str, str])
     """`orders` and `report` are the descriptors for `inside.py`."""
     try:
         arguments = _prepared(spec)
+        _outlive()
         os.execve(arguments[0], [*arguments, str(orders), str(report)], env)
     except Exception as error:  # noqa: BLE001  (whatever it is, it is told, and nothing is started)
         why, name = getattr(error, "strerror", None) or repr(error), getattr(error, "filename", None)
@@ -152,6 +153,15 @@ def _guard() -> None:
     keyctl = {"x86_64": 250, "aarch64": 219}.get(os.uname().machine)
     if keyctl is not None:
         _syscall(keyctl, 1, None)  # a new session keyring; where there are no keyrings there is nothing to leave
+
+
+def _outlive() -> None:
+    """Give up the signal of `_guard`: bubblewrap asks for it again itself, when its first process is ready to go on.
+
+    Killed before that, it would leave this process waiting for ever. If the parent dies meanwhile, `inside.py` finds
+    nobody to report to and starts nothing; then bubblewrap ends too.
+    """
+    _do("PR_SET_PDEATHSIG", _prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0))
 
 
 def _namespace_of_mine(uid: int, gid: int) -> int:

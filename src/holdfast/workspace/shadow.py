@@ -93,12 +93,14 @@ class Shadow:
         self._planned.update(change_set.paths)
         self._gone.difference_update(change_set.paths)
         self._gone.update(c.path for c in change_set.changes if c.post is None and hidden.cover(c.path))
+        self._site.calls.point("shadow-filled")
 
     def capture(self, keep: Sequence[str] = (), base: Snapshot | None = None) -> Captured:
         """What differs from the workspace now. `keep`: patterns of ignored paths that land all the same.
 
         `base`, a look at the workspace, spares reading what still stands as it was then.
         """
+        self._site.calls.point("capture")
         touched, view, _ = self._ground
         rules = Rules(
             masked=Roots(view.masked),
@@ -109,7 +111,9 @@ class Shadow:
             shift=self._shift,
             foreign=touched.foreign if isinstance(touched, Copy) else {},
         )
-        return capture(self._site, touched, rules, base)
+        captured = capture(self._site, touched, rules, base)
+        self._site.calls.point("captured")
+        return captured
 
     @contextmanager
     def layer(self, change_set: ChangeSet, seen: Mapping[str, Seen], sources: Mapping[str, Source]) -> Iterator[View]:
