@@ -6,21 +6,21 @@ import errno
 import json
 import os
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from guarded import ME, Ground, put
-from holdfast.engine.driver import LAND
+from holdfast.engine.driver import LAND, WORK
 from holdfast.engine.durable import Database
 from holdfast.engine.expedition import Outfit, booked_landing, document_of, go, noted, registry
 from holdfast.engine.grounds import Grounds
 from holdfast.engine.landmarks import checkpoint_of
-from holdfast.engine.orders import LandOrder, item_id, packed
+from holdfast.engine.orders import LandOrder, Order, item_id, packed
 from holdfast.engine.taskbook import TaskBook, begin_run
-from holdfast.errors import DiskFull, Tampering
+from holdfast.errors import DiskFull, HoldfastError, InvalidInput, Tampering
 from holdfast.model.configuration import Budget
 from holdfast.model.run import RunOptions, RunRecord
 from holdfast.model.task import Task, TaskRecord
@@ -127,6 +127,68 @@ def test_a_task_that_is_not_landing_does_not_land(booked: Booked) -> None:
     for task in (booked.order.order.task, "nobody"):
         with pytest.raises(Tampering):
             booked_landing(booked.ground.hf.pipeline, booked.book.run, task, id)
+
+
+class Asking(NamedTuple):
+    """A task that is being worked on, and whoever asks for work; `asked` is what would have been worked on here."""
+
+    ground: Ground
+    run: RunRecord
+    book: TaskBook
+    order: Order
+    asked: list[Order]
+
+    def work(self, item: str, argument: Order) -> None:
+        def place(order: Order) -> Any:
+            self.asked.append(order)
+            raise InvalidInput("nobody works in this test")
+
+        outfit = Outfit(
+            "w-1", Database(str(self.ground.state)), lambda: nullcontext(self.ground.hf.pipeline),
+            place, checkpoint_of, lambda task: "hand", {}, (),
+            lambda event: None, lambda book, roadmap: None, lambda: "",
+        )  # fmt: skip
+        registry(outfit, self.run, Budget)[WORK](Item(item), packed(argument))  # type: ignore[arg-type]
+
+
+def asking(tmp_path: Path, *, here: bool = True) -> Asking:
+    ground = site(tmp_path / "workspace")
+    run = begin_run(ground.hf.pipeline, RunRecord("", "ROADMAP.md", RunOptions(here=here), by=ME))
+    order = order_of(ground)._replace(run=run.id)
+    digest = LargeBlobs(ground.hf.site.state).put(json.dumps(packed(order), sort_keys=True).encode())
+    book = TaskBook(ground.hf.pipeline, run, lambda event: None)
+    book.move(TaskRecord(run.id, order.task, attempt=1, token=1, order=digest, state="IN_PROGRESS"))
+    return Asking(ground, run, book, order, [])
+
+
+def test_what_is_worked_on_here_is_what_the_book_says(tmp_path: Path) -> None:
+    """The order of the book is worked on; other words, another agent and other commands in the row are not heard."""
+    found = asking(tmp_path)
+    forged = found.order._replace(words="rm -rf ~", agent="other", accept=(("curl", "evil.example"),), within_ms=10**9)
+    for argument in (found.order, forged):
+        with suppress(HoldfastError):
+            found.work(found.order.id, argument)
+    assert found.asked == [found.order, found.order]
+
+
+@pytest.mark.parametrize("planted", ["another task", "another item", "an older attempt", "not begun", "for others"])
+def test_work_that_the_book_does_not_know_runs_nothing_here(tmp_path: Path, planted: str) -> None:
+    """A row that somebody planted in a shared database starts no agent at home."""
+    found = asking(tmp_path, here=planted != "for others")
+    order, item = found.order, found.order.id
+    match planted:
+        case "another task":
+            order = order._replace(task="nobody")
+        case "another item":
+            item = "x"
+        case "an older attempt":
+            record = found.book.of(order.task)
+            found.book.move(record._replace(attempt=2, token=2))
+        case "not begun":
+            found.book.move(found.book.of(order.task)._replace(state="PENDING"))
+    with pytest.raises(Tampering):
+        found.work(item, order)
+    assert found.asked == []
 
 
 def test_an_order_is_an_object() -> None:

@@ -22,7 +22,7 @@ from holdfast.engine.patience import Patience, PatientItems, PatientStock
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.proposal import Proposal
 from holdfast.engine.roadmap_file import RoadmapFile
-from holdfast.engine.roadmap_orders import RoadmapOrders, land_order_of
+from holdfast.engine.roadmap_orders import RoadmapOrders, kept_order, land_order_of
 from holdfast.engine.room import GO_ON, told_as_full
 from holdfast.engine.run_world import Export, RoadmapWorld
 from holdfast.engine.taskbook import RUN_ID, TaskBook
@@ -134,7 +134,8 @@ class _Afar(NamedTuple):
 def registry(outfit: Outfit, run: RunRecord, left: Callable[[], Budget]) -> Registry:
     """What the engine can be asked for.
 
-    What lands, and who said yes to it, is in the book: the engine's database may be shared, and says only when.
+    What is worked on here, what lands, and who said yes to it, is in the book: the engine's database may be shared,
+    and says only when. Where others do all the work, nothing is worked on here whatever it says.
     """
 
     def watched(order: Order) -> Watcher:
@@ -147,7 +148,12 @@ def registry(outfit: Outfit, run: RunRecord, left: Callable[[], Budget]) -> Regi
     lane = Lane(outfit.opened, outfit.checkpoint, _fetching(outfit.distance) if outfit.distance else from_own_stock)
 
     def work(inside: Inside, argument: Json) -> Json:
-        return packed(worked(bench, inside, argument))
+        task = order_from(document_of(argument)).task
+        if not run.options.here:
+            raise Tampering(f"{inside.id} is work for others, and none is done here")
+        with outfit.opened() as pipeline:
+            order = booked_work(pipeline, run, task, inside.id)
+        return packed(worked(bench, inside, packed(order)))
 
     def land(inside: Inside, argument: Json) -> Json:
         task = land_order_from(document_of(argument)).order.task
@@ -184,6 +190,14 @@ def booked_landing(pipeline: Pipeline, run: RunRecord, task: str, item: str) -> 
     if not record.landing or item_id(record) != item:
         raise Tampering(f"{item} is no landing that is under way")
     return land_order_of(run, LargeBlobs(pipeline.site.state), record)
+
+
+def booked_work(pipeline: Pipeline, run: RunRecord, task: str, item: str) -> Order:
+    """The order of a task that the book says is worked on as this item; Tampering when it says another thing."""
+    record = task_record(Runs(pipeline.records), run.id, task)
+    if record.state != "IN_PROGRESS" or record.landing or item_id(record) != item:
+        raise Tampering(f"{item} is no work that is under way")
+    return kept_order(LargeBlobs(pipeline.site.state), record)
 
 
 def worked(bench: Workbench, inside: Inside, argument: Json) -> Answer:
