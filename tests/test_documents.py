@@ -15,12 +15,12 @@ DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
 def test_every_feature_names_a_test_that_exists() -> None:
-    """Each row of docs/features.md names at least one test file, and each named file exists and holds tests."""
+    """Each row of docs/features.md names at least one test file that exists and holds tests, or is not built."""
     rows = [line for line in (ROOT / "docs" / "features.md").read_text().splitlines() if re.match(r"\| F\d\d ", line)]
     assert rows
     for row in rows:
         named = re.findall(r"`(tests/[^`]+\.py)`", row)
-        assert named, row
+        assert bool(named) != ("| not built |" in row), row
         for name in named:
             assert "def test_" in (ROOT / name).read_text() or "TestCase" in (ROOT / name).read_text(), name
 
