@@ -16,7 +16,7 @@ The story of a change, room by room:
 
     import holdfast
     hf = holdfast.open(".")
-    with hf.transaction("tidy config") as tx:
+    with hf.transaction("tidy config", approved_by="me") as tx:
         tx.write("a.txt", b"...")
         tx.delete("b.txt")
 """

@@ -89,7 +89,7 @@ def test_waiting_for_the_lock(tmp_path: Path) -> None:
     timer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
     timer.start()
     try:
-        with holdfast.open(str(ground.path), wait=20) as hf, hf.transaction("later") as tx:
+        with holdfast.open(str(ground.path), wait=20) as hf, hf.transaction("later", approved_by="me") as tx:
             tx.write("c", b"mine")
     finally:
         timer.join()
@@ -108,7 +108,7 @@ def test_many_engines_at_once(tmp_path: Path) -> None:
             for turn in range(5):
                 value = own + b"." + str(turn).encode()
                 try:
-                    with hf.transaction(f"racer {number}") as tx:
+                    with hf.transaction(f"racer {number}", approved_by="me") as tx:
                         tx.write("a", value)
                         tx.write("b", value)
                 except Conflict:
@@ -138,7 +138,7 @@ def test_two_threads_with_two_engines(tmp_path: Path) -> None:
     def second() -> None:
         with holdfast.open(str(ground.path)) as hf:
             try:
-                with hf.transaction("second") as tx:
+                with hf.transaction("second", approved_by="me") as tx:
                     tx.write("c", b"second")
             except HoldfastError as error:
                 refused.append(type(error))

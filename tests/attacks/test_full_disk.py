@@ -128,7 +128,7 @@ def test_space_is_asked_for_only_where_bytes_are_written(tmp_path: Path) -> None
         for step, where in ((Chmod("big", 0o600), "big"), (Move("big", "moved"), "moved")):
             done = ground.apply(step)
             assert (disk / where).stat().st_size == 64 << 20
-            ground.hf.undo(done.id)
+            ground.hf.undo(done.id, approved_by="me")
             assert (disk / "big").stat().st_size == 64 << 20
 
     _on_a_small_disk(tmp_path / "disk", "size=8m", act)
@@ -197,7 +197,7 @@ def test_gc_does_what_it_can_where_nothing_can_be_packed(tmp_path: Path) -> None
             path.unlink(missing_ok=True)
         assert collect(ground.hf.pipeline, keep_ns=0, now_ns=later).packed > 0
         for number in reversed(range(5)):
-            ground.hf.undo(done[number])
+            ground.hf.undo(done[number], approved_by="me")
             assert (disk / "a").read_bytes() == b"%d" % number
             assert (disk / "a").stat().st_mode & 0o777 == mode
 

@@ -26,7 +26,7 @@ def _round_trip(ground: Ground, *steps: Step) -> None:
     before = ground.tree()
     done = ground.apply(*steps)
     assert ground.tree() != before
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == before
 
 
@@ -57,7 +57,7 @@ def test_a_path_of_4000_bytes(tmp_path: Path) -> None:
         assert Path("file").read_bytes() == b"deep"
     finally:
         os.chdir(here)
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == before
     with pytest.raises(InvalidPath):
         ground.apply(put("/".join(["d" * 99] * 41), b""))
@@ -112,7 +112,7 @@ def test_holes_are_kept(tmp_path: Path) -> None:
     assert (about.st_size, about.st_mtime_ns) == (64 << 20, 10**18)
     assert about.st_blocks * 512 < 8 << 20
     assert (ground / "other").read_bytes() == before["sparse"].content
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == before
 
 
@@ -134,7 +134,7 @@ def test_a_huge_sparse_file_costs_no_memory_and_no_space(tmp_path: Path, gibibyt
         done = mine.apply(Move("huge", "moved"), put("a", b"new"))
         took = time.monotonic() - started
         assert ((mine / "moved").stat().st_size, (mine / "moved").stat().st_ino) == (size, inode)
-        mine.hf.undo(done.id)
+        mine.hf.undo(done.id, approved_by="me")
         more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         print(f"a move of {gibibytes} GiB of holes took {took:.1f} s and {more} KiB")
         assert more < 50_000, f"{more} KiB more"
@@ -238,7 +238,7 @@ def test_files_of_others_in_a_directory_of_ours(public: Path) -> None:
         _round_trip(ground, Delete("theirs"))
         done = ground.apply(Delete("theirs"))
         ground.hf.gc(keep_days=0)
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
         assert ground.tree() == before
 
     as_user(public, lambda workspace: guard(workspace, {"a": b"old"}))

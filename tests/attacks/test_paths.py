@@ -99,7 +99,7 @@ def test_no_collected_change_may_name_such_a_path(tmp_path: Path, path: str) -> 
 
 
 def _collect(ground: Ground, path: str) -> None:
-    with ground.hf.transaction("t") as tx:
+    with ground.hf.transaction("t", approved_by="me") as tx:
         tx.write("first", b"1")
         tx.write(path, b"x")
 
@@ -253,7 +253,7 @@ def test_undo_does_not_follow_a_parent_that_became_a_link(tmp_path: Path) -> Non
     os.rename(ground / "sub", tmp_path / "elsewhere")
     os.symlink(tmp_path / "elsewhere", ground / "sub")
     with pytest.raises(HoldfastError):
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
     assert (tmp_path / "elsewhere/a").read_bytes() == b"new"
 
 
@@ -301,5 +301,5 @@ def test_the_longest_path_there_may_be(tmp_path: Path) -> None:
     ground.hf.recover()
     assert (ground / "d").is_dir() and (ground / "x").read_bytes() == b"1"
     done = ground.apply(Delete("d", True))
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert (ground / "d").is_dir()

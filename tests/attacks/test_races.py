@@ -347,7 +347,7 @@ def test_an_open_descriptor_of_a_replaced_file(tmp_path: Path) -> None:
     assert b"line 1\nline 2\n" in [path.read_bytes() for path in kept.iterdir() if path.name.isdecimal()]
     assert (ground / "log").read_bytes() == b"fresh\n"
     with pytest.raises(HoldfastError):
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
     assert (ground / "log").read_bytes() == b"fresh\n"
 
 

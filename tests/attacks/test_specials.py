@@ -74,7 +74,7 @@ def test_a_special_file_where_an_undo_wants_to_work(tmp_path: Path) -> None:
     (ground / "a").unlink()
     os.mkfifo(ground / "a")
     with at_most(10), pytest.raises(HoldfastError):
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
     assert (ground / "a").is_fifo()
 
 
@@ -129,11 +129,11 @@ def test_a_set_id_file_is_not_rewritten_but_may_go(tmp_path: Path, mode: int) ->
             ground.apply(step)
     assert ground.tree() == before
     done = ground.apply(Delete("tool"))
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == before
     done = ground.apply(Move("tool", "moved"))
     assert (ground / "moved").stat().st_mode & 0o7777 == mode
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == before
 
 
@@ -153,7 +153,7 @@ def test_a_file_with_capabilities_is_not_rewritten(tmp_path: Path) -> None:
             ground.apply(step)
     for step in (Delete("tool"), Move("tool", "moved")):
         done = ground.apply(step)
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
         assert ground.tree() == before
     # Two moves that swap the files copy the bytes: the capability goes with its bytes and not with its name.
     ground.apply(Move("tool", "t"), Move("plain", "tool"), Move("t", "plain"))
@@ -192,7 +192,7 @@ def test_an_access_list_stays_with_its_file(tmp_path: Path) -> None:
     after = ground.tree()
     assert dict(after["a"].xattrs) == {"system.posix_acl_access": _ACL}
     assert (after["fresh"].xattrs, after["b"].xattrs) == ((), ())
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == before
 
 
@@ -219,7 +219,7 @@ def test_attributes_are_kept(tmp_path: Path) -> None:
     before = ground.tree()
     done = ground.apply(put("a", b"new"), Move("a", "b"))
     assert thing_at(ground / "b").xattrs == (("user.note", b"\0\xff"),)
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == before
 
 
@@ -231,7 +231,7 @@ def test_owners_are_kept(tmp_path: Path) -> None:
     before = ground.tree()
     done = ground.apply(put("a", b"new"))
     assert thing_at(ground / "a").owner == (12345, 23456)
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == before
 
 
@@ -288,7 +288,7 @@ def test_messages_show_names_escaped(tmp_path: Path, name: str) -> None:
     (ground / f"d/{name}").write_bytes(b"theirs, since")
     messages = []
     for act in (
-        lambda: ground.hf.undo(done.id),
+        lambda: ground.hf.undo(done.id, approved_by="me"),
         lambda: ground.apply(Create(f"d/{name}", False)),
         lambda: ground.apply(Delete(f"d/{name}/x")),
         lambda: ground.apply(swap(f"d/{name}", b"wrong", b"x")),

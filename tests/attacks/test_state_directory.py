@@ -30,7 +30,7 @@ def _refused(ground: Ground, kind: type[HoldfastError] = Tampering) -> HoldfastE
 
 
 def _work(path: Path) -> None:
-    with holdfast.open(str(path)) as hf, hf.transaction("after the attack") as tx:
+    with holdfast.open(str(path)) as hf, hf.transaction("after the attack", approved_by="me") as tx:
         tx.write("fresh", b"1")
 
 
@@ -292,7 +292,7 @@ def test_the_whole_state_directory_rolled_back(tmp_path: Path) -> None:
     ground.apply(put("a", b"one"))
     ground.hf.close()
     shutil.copytree(ground.state, tmp_path / "copy", symlinks=True)
-    with holdfast.open(str(ground.path)) as hf, hf.transaction("later") as tx:
+    with holdfast.open(str(ground.path)) as hf, hf.transaction("later", approved_by="me") as tx:
         tx.write("a", b"two")
     shutil.rmtree(ground.state)
     os.rename(tmp_path / "copy", ground.state)
@@ -313,7 +313,7 @@ def test_a_state_directory_from_another_workspace(tmp_path: Path) -> None:
     shutil.copytree(one.state, two.state)
     os.chmod(two.state, 0o700)
     with holdfast.open(str(two.path)) as hf, pytest.raises(Conflict):
-        hf.undo(done.id)
+        hf.undo(done.id, approved_by="me")
     assert (two / "a").read_bytes() == b"two"
 
 
@@ -338,7 +338,7 @@ def test_a_forged_log_with_a_forged_table(tmp_path: Path) -> None:
         db.execute("UPDATE executions SET summary=replace(summary, ?, ?)", (log.root, root))
     db.close()
     with holdfast.open(str(ground.path)) as hf, pytest.raises(Tampering):
-        hf.undo(done.id)
+        hf.undo(done.id, approved_by="me")
     assert (ground / "precious").read_bytes() == b"p"
 
 
@@ -422,7 +422,7 @@ def test_the_tables_deleted_while_a_row_is_missing(tmp_path: Path) -> None:
     ground = guard(tmp_path / "workspace", {"a": b"old"})
     one = ground.apply(put("a", b"one"))
     two = ground.apply(put("b", b"two"))
-    ground.hf.undo(one.id)
+    ground.hf.undo(one.id, approved_by="me")
     rows = [(row.id, row.status, row.live, row.summary) for row in ground.hf.log()]
     ground.hf.close()
     for path in ground.state.glob("holdfast.db*"):
@@ -430,7 +430,7 @@ def test_the_tables_deleted_while_a_row_is_missing(tmp_path: Path) -> None:
     ground = Ground(ground.path)
     ground.hf.recover()
     assert [(row.id, row.status, row.live, row.summary) for row in ground.hf.log()] == rows
-    ground.hf.undo(two.id)
+    ground.hf.undo(two.id, approved_by="me")
     assert contents_only(ground) == {"a": b"old"}
 
 

@@ -14,7 +14,7 @@ KILLED = """
 import sys, holdfast
 from holdfast.testing import FaultyCalls, KillAt
 hf = holdfast.open(sys.argv[1], calls=FaultyCalls(KillAt(sys.argv[2])))
-with hf.transaction("Interrupted work") as tx:
+with hf.transaction("Interrupted work", approved_by="me") as tx:
     tx.write("old.txt", b"new")
     tx.write("more.txt", b"more")
 """

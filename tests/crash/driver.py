@@ -228,7 +228,7 @@ def judge_life_goes_on(begun: Start) -> list[str]:
             found = walk(begun.place.workspace)
             if found != begun.old:
                 verdict.append(f"the undo gave another tree: {differences(found, begun.old)}")
-        with hf.transaction("life goes on") as tx:
+        with hf.transaction("life goes on", approved_by="me") as tx:
             tx.write("bystander.txt", b"still alive\n")
         if not hf.audit().ok:
             verdict.append(f"the ledger does not verify after the next change: {hf.audit().message}")

@@ -212,7 +212,7 @@ def arrange(scenario: Scenario, hf: Holdfast) -> None:
     for steps in halves:
         _carry_out(hf, Plan("arranged", steps), scenario.shadow)
     if scenario.manner == "redo":
-        hf.undo(hf.log(limit=1)[0].id)
+        hf.undo(hf.log(limit=1)[0].id, approved_by="me")
     if scenario.manner == "merge":
         with open(os.path.join(hf.path, "conf/site.conf"), "ab") as file:
             file.write(b"# a person was here\n")

@@ -162,9 +162,9 @@ def test_in_a_workspace(workspace: Path) -> None:
     calls = FaultyCalls(counted={"write"})
     with holdfast.open(str(workspace), calls=calls) as hf:
         calls.arm(Fail(1, errno.ENOSPC))
-        with pytest.raises(Blocked), hf.transaction("too much") as tx:
+        with pytest.raises(Blocked), hf.transaction("too much", approved_by="me") as tx:
             tx.write("a.txt", b"a")
         assert os.listdir(workspace) == [".holdfast"]
-        with hf.transaction("again") as tx:
+        with hf.transaction("again", approved_by="me") as tx:
             tx.write("a.txt", b"a")
     assert (workspace / "a.txt").read_bytes() == b"a"

@@ -210,7 +210,7 @@ def test_killed_while_a_workspace_is_made(arena: Arena, kill_points: Counted) ->
         done = interrupted(_init(place, FaultyCalls(Kill(number), counted=CHANGES)))
         holdfast.init(place.workspace)
         with place.open() as hf:
-            with hf.transaction("first") as tx:
+            with hf.transaction("first", approved_by="me") as tx:
                 tx.write("first.txt", b"1")
             assert hf.audit().ok, f"killed at call {number}"
         discard(place)
@@ -227,7 +227,7 @@ def _init(place: Place, calls: FaultyCalls) -> Callable[[], None]:
 def changes(hf: Holdfast) -> None:
     """More executions than `gc` always keeps, each with an old file to pack."""
     for number in range(KEEP_AT_LEAST + 2):
-        with hf.transaction(f"change {number}") as tx:
+        with hf.transaction(f"change {number}", approved_by="me") as tx:
             tx.write(f"f{number % 3}.txt", b"%d\n" % number)
             tx.create(f"d{number}/")
 
@@ -255,7 +255,7 @@ def test_killed_while_old_material_is_collected(arena: Arena, kill_points: Count
             assert hf.audit().ok, f"killed at call {number}"
             for row in hf.log():
                 if row.kept and row.live:
-                    hf.undo(row.id)
+                    hf.undo(row.id, approved_by="me")
         assert sorted(name for name in os.listdir(place.workspace) if name.startswith("d1")) == ["d1"], number
         discard(place)
     kill_points(number)

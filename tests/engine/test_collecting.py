@@ -38,8 +38,8 @@ def _is_collected(ground: Ground, ids: list[str]) -> None:
     assert {row.id for row in ground.hf.log() if row.kept} == set(ids[2:])
     assert _gc(ground) == Reclaimed((), 0, 0)
     with pytest.raises(UnknownId, match="no longer kept"):
-        ground.hf.undo(ids[1])
-    ground.hf.undo(ids[-1])
+        ground.hf.undo(ids[1], approved_by="me")
+    ground.hf.undo(ids[-1], approved_by="me")
     assert (ground / "a").read_bytes() == b"v10"
 
 
@@ -92,7 +92,7 @@ def test_somebody_s_file_in_an_old_directory(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in (ground.state / "kept" / removed).glob("*/late.log")] == [b"theirs"]
     before = contents(ground.tree())
     try:
-        ground.hf.undo(removed)
+        ground.hf.undo(removed, approved_by="me")
     except Conflict:  # gc had come as far as d/x when it found the directory in use
         assert contents(ground.tree()) == before
     else:
@@ -123,7 +123,7 @@ def test_a_file_of_somebody_else_stays_in_its_slot(public: Path) -> None:
         before = ground.tree()
         done = ground.apply(Delete("foreign"), Delete("a"))
         assert [_gc(ground, days=2).packed for _ in range(2)] == [1, 0]
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
         assert ground.tree() == before
         assert contents(ground.tree()) == {"foreign": b"root's", "a": b"mine"}
 

@@ -98,7 +98,7 @@ def test_good_work_lands_once_and_can_be_undone(ground: Ground) -> None:
     assert verified.receipts and all(receipt.passed for receipt in verified.receipts)
     done = ground.hf.execute(simulated, approved_by=ME, verified=verified)
     assert contents(ground.tree())["app.py"] == FIXED
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert contents(ground.tree()) == contents(before)
     (entry,) = delegations(ground)
     assert (entry["good"], len(entry["attempts"])) == (True, 1)

@@ -25,9 +25,9 @@ def _lands_and_goes_back(ground: Ground, *steps: Step) -> None:
     assert ground.statuses()[-1] == done.status == "COMPLETED"
     assert ground.journal() == []
     after = ground.tree()
-    back = ground.hf.undo(done.id)
+    back = ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == before
-    ground.hf.undo(back.id)
+    ground.hf.undo(back.id, approved_by="me")
     assert ground.tree() == after
 
 
@@ -85,9 +85,9 @@ def test_a_directory_that_becomes_a_file_and_a_directory_again(tmp_path: Path) -
     first = ground.apply(Delete("d", True), put("d", b"a file"))
     second = ground.apply(Delete("d"), put("d/x", b"new"), put("d/y", b"new"))
     assert contents(ground.tree()) == {"d/x": b"new", "d/y": b"new"}
-    ground.hf.undo(second.id)
+    ground.hf.undo(second.id, approved_by="me")
     assert contents(ground.tree()) == {"d": b"a file"}
-    ground.hf.undo(first.id)
+    ground.hf.undo(first.id, approved_by="me")
     assert ground.tree() == old
 
 
@@ -148,7 +148,7 @@ def test_six_hundred_nested_new_directories(tmp_path: Path) -> None:
     done = ground.apply(put("a/" * 600 + "f", b"deep"))
     assert done.changes == 601
     assert (ground / ("a/" * 600 + "f")).read_bytes() == b"deep"
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == {}
 
 

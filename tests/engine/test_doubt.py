@@ -144,5 +144,5 @@ def test_a_dead_undo_whose_slots_are_back_in_the_journal(tmp_path: Path) -> None
     ground.hf.recover()
     assert ground.journal() == []
     assert ground.statuses() == ground.ledger_statuses() == ["COMPLETED"]
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == old

@@ -33,7 +33,7 @@ def test_restore_over_a_chmod_and_a_move_brings_back_the_mode(tmp_path: Path) ->
     old, moment = ground.tree(), time.time_ns()
     ground.apply(Chmod("a", 0o700))
     ground.apply(Move("a", "b"))
-    assert ground.hf.restore(moment).status == "COMPLETED"
+    assert ground.hf.restore(moment, approved_by="me").status == "COMPLETED"
     assert ground.tree() == old
 
 
@@ -44,9 +44,9 @@ def test_restore_over_a_move_and_a_new_file_in_its_place(tmp_path: Path) -> None
     ground.apply(Move("a", "b"))
     ground.apply(put("a", b"new\n"))
     new = ground.tree()
-    back = ground.hf.restore(moment)
+    back = ground.hf.restore(moment, approved_by="me")
     assert ground.tree() == old
-    ground.hf.undo(back.id)
+    ground.hf.undo(back.id, approved_by="me")
     assert ground.tree() == new
 
 
@@ -64,7 +64,7 @@ def test_a_reused_inode_is_not_the_old_file(tmp_path: Path) -> None:
             break
     else:
         pytest.skip("this file system does not use inode numbers again so soon")
-    ground.hf.restore(moment)
+    ground.hf.restore(moment, approved_by="me")
     assert ground.tree() == old
 
 
@@ -75,15 +75,15 @@ def test_restore_switches_off_what_a_redo_had_revived(tmp_path: Path) -> None:
     """A change undone before the moment and redone after it is out of effect again, on the disk and in the record."""
     ground = guard(tmp_path / "workspace", {"a": b"0"})
     first = ground.apply(put("a", b"1"))
-    undone = ground.hf.undo(first.id)
+    undone = ground.hf.undo(first.id, approved_by="me")
     moment = time.time_ns()
-    redone = ground.hf.undo(undone.id)
-    restored = ground.hf.restore(moment)
+    redone = ground.hf.undo(undone.id, approved_by="me")
+    restored = ground.hf.restore(moment, approved_by="me")
     assert (ground / "a").read_bytes() == b"0"
     assert _live(ground) == {first.id: False, undone.id: True, redone.id: False, restored.id: True}
     with pytest.raises(InvalidInput, match="undone already"):
-        ground.hf.undo(first.id)
-    ground.hf.undo(restored.id)
+        ground.hf.undo(first.id, approved_by="me")
+    ground.hf.undo(restored.id, approved_by="me")
     assert (ground / "a").read_bytes() == b"1"
     assert _live(ground)[first.id]
 
@@ -92,12 +92,12 @@ def test_undoing_a_revived_change_ends_the_redo_too(tmp_path: Path) -> None:
     """The redo has no effect of its own: with the change it revived it goes out of effect, and cannot be undone."""
     ground = guard(tmp_path / "workspace", {"a": b"0"})
     first = ground.apply(put("a", b"1"))
-    redone = ground.hf.undo(ground.hf.undo(first.id).id)
-    ground.hf.undo(first.id)
+    redone = ground.hf.undo(ground.hf.undo(first.id, approved_by="me").id, approved_by="me")
+    ground.hf.undo(first.id, approved_by="me")
     assert (ground / "a").read_bytes() == b"0"
     assert not _live(ground)[first.id] and not _live(ground)[redone.id]
     with pytest.raises(InvalidInput, match="undone already"):
-        ground.hf.undo(redone.id)
+        ground.hf.undo(redone.id, approved_by="me")
 
 
 def test_an_undo_that_changed_nothing_can_itself_be_undone(tmp_path: Path) -> None:
@@ -106,10 +106,10 @@ def test_an_undo_that_changed_nothing_can_itself_be_undone(tmp_path: Path) -> No
     first = ground.apply(put("a", b"1"))
     (ground / "a").write_bytes(b"0")
     theirs = ground.tree()
-    undone = ground.hf.undo(first.id)
+    undone = ground.hf.undo(first.id, approved_by="me")
     assert (undone.status, undone.changes) == ("COMPLETED", 0)
     assert not _live(ground)[first.id]
-    assert ground.hf.undo(undone.id).status == "COMPLETED"
+    assert ground.hf.undo(undone.id, approved_by="me").status == "COMPLETED"
     assert _live(ground)[first.id] and not _live(ground)[undone.id]
     assert ground.tree() == theirs
 
@@ -125,7 +125,7 @@ def test_a_clock_that_was_set_back_does_not_turn_the_order_around(tmp_path: Path
         tables.execute("UPDATE executions SET at_ns = at_ns - ? WHERE id = ?", (3600 * 10**9, second.id))
     tables.close()
     ground = Ground(ground.path)
-    ground.hf.restore(moment)
+    ground.hf.restore(moment, approved_by="me")
     assert ground.tree() == old
 
 
@@ -155,7 +155,7 @@ def test_a_hand_edit_that_cannot_be_told_apart_is_a_conflict(tmp_path: Path, sec
     ground.apply(put("a", second))
     before = ground.tree()
     with pytest.raises(Conflict, match="  a was edited between"):
-        ground.hf.restore(moment)
+        ground.hf.restore(moment, approved_by="me")
     assert ground.tree() == before
     assert set(_live(ground).values()) == {True}
 
@@ -166,7 +166,7 @@ def test_undoing_a_chmod_keeps_a_later_edit(tmp_path: Path) -> None:
     (ground / "a").chmod(0o644)
     done = ground.apply(Chmod("a", 0o755))
     (ground / "a").write_bytes(b"\0 edited, and no text")
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert contents(ground.tree()) == {"a": b"\0 edited, and no text"}
     assert ground.tree()["a"].mode == 0o644
 
@@ -180,10 +180,10 @@ def test_a_file_that_became_unreadable_is_a_clear_conflict(public: Path) -> None
         done = ground.apply(put("a", b"1"), put("b", b"1"))
         (ground / "a").chmod(0)
         with pytest.raises(Conflict, match="  a cannot be read: Permission denied"):
-            ground.hf.undo(done.id)
+            ground.hf.undo(done.id, approved_by="me")
         assert (ground / "b").read_bytes() == b"1"
         (ground / "a").chmod(0o644)
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
         assert contents(ground.tree()) == {"a": b"0", "b": b"0"}
 
     as_user(public, act)

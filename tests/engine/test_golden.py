@@ -87,7 +87,7 @@ def test_a_partial_execution_of_the_first_version_landed_nothing(ground: Ground)
     assert (shown["status"], shown["state"], shown["undoable"]) == ("PARTIAL", "PARTIAL", False)
     assert shown["errors"] == kept["body"]["errors"]
     with pytest.raises(InvalidInput, match="ended as PARTIAL and left nothing to undo"):
-        ground.hf.undo(row.id)
+        ground.hf.undo(row.id, approved_by="me")
 
 
 def _bytes_of(source: object) -> bytes:

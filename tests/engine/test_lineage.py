@@ -18,7 +18,7 @@ def test_an_undo_descends_from_what_it_takes_back(tmp_path: Path) -> None:
     """Parent, ancestors, descendants and siblings follow from the ledger; one plan correlates them."""
     ground = guard(tmp_path / "workspace", {"a": b"old"})
     done = ground.apply(put("a", b"new"))
-    undone = ground.hf.undo(done.id)
+    undone = ground.hf.undo(done.id, approved_by="me")
     line = lineage(ground.hf.ledger, undone.id)
     assert line is not None
     assert (line.correlation, line.parent, line.trigger, line.run) == (done.plan_id, done.id, "undo", "")

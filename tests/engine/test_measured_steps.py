@@ -26,7 +26,7 @@ def _measured(ground: Ground, steps: tuple[Step, ...], *lost: str) -> list[bool]
     """Land the steps without the changes and reads at `lost`, and ask what became of each step."""
     found = ground.hf.simulate(ground.plan(*steps))
     done = ground.hf.execute(found, approved_by=ME)
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     again = ground.hf.simulate(ground.plan(*steps))
     kept = again.change_set._replace(
         changes=tuple(change for change in again.change_set.changes if change.path not in lost),

@@ -263,7 +263,7 @@ def test_a_ledger_that_fails_after_the_commit(tmp_path: Path, call: str) -> None
     ground.hf.recover()
     assert ground.statuses() == ground.ledger_statuses() == ["COMPLETED"]
     assert ground.journal() == []
-    ground.hf.undo(ground.hf.log()[0].id)
+    ground.hf.undo(ground.hf.log()[0].id, approved_by="me")
     assert (ground / "a").read_bytes() == _FILES["a"]
 
 
@@ -275,7 +275,7 @@ def test_texts_that_cannot_be_kept_do_not_undo_the_commit(tmp_path: Path) -> Non
     done = ground.apply(put("a", b"new a"))
     assert (calls.refused, done.status) == (1, "COMPLETED")
     calls.armed = False
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert (ground / "a").read_bytes() == _FILES["a"]
 
 

@@ -67,7 +67,7 @@ def test_rows_lost_in_a_power_cut_come_back_before_a_newer_one(tmp_path: Path, p
     assert ground.statuses() == ["COMPLETED", "ROLLED_BACK" if point == "flipped" else "COMPLETED"]
     assert ground.statuses() == ground.ledger_statuses()
     assert not ground.hf.needs_recovery()
-    ground.hf.undo(first.id)
+    ground.hf.undo(first.id, approved_by="me")
     assert (ground / "a").read_bytes() == b"0"
 
 
@@ -75,7 +75,7 @@ def test_a_gap_stays_open_until_it_is_filled(tmp_path: Path) -> None:
     """A row written beyond lost ones does not hide them: recovery is still due, and brings all of them back."""
     ground, older = _guard_and_copy(tmp_path)
     done = [ground.apply(put("a", b"%d" % n)).id for n in range(3)]
-    undone = ground.hf.undo(done[2])
+    undone = ground.hf.undo(done[2], approved_by="me")
     newest = ground.hf.log()[0]
     ground.hf.close()
     _put_in_place(ground, older)
@@ -107,7 +107,7 @@ def test_a_database_that_somebody_holds_at_the_settlement(tmp_path: Path) -> Non
     ground = ground.reopened()
     ground.hf.recover()
     assert ground.statuses() == ground.ledger_statuses() == ["COMPLETED"]
-    ground.hf.undo(ground.hf.log()[0].id)
+    ground.hf.undo(ground.hf.log()[0].id, approved_by="me")
     assert (ground / "a").read_bytes() == b"0"
 
 

@@ -277,10 +277,10 @@ def test_kept_receipts_stand_on_the_tree_they_were_made_on(ground: Ground) -> No
 
 def test_a_transaction_does_not_approve_a_high_risk_by_itself(ground: Ground) -> None:
     """From high on a block needs a name and the plan's id; below that it lands as it is written."""
-    with ground.hf.transaction("tidy") as tx:
+    with ground.hf.transaction("tidy", approved_by="me") as tx:
         tx.write("a.txt", b"1")
         tx.delete("conf/app.ini")
-    with refused(ground, ApprovalNeeded, 3, "needs explicit consent"):
+    with refused(ground, ApprovalNeeded, 3, ""):
         _risky(ground)
     with refused(ground, ApprovalNeeded, 3, "needs explicit consent: it must be spelled out"):
         _risky(ground, approved_by=ME)
@@ -288,10 +288,28 @@ def test_a_transaction_does_not_approve_a_high_risk_by_itself(ground: Ground) ->
         _risky(ground, approved_by=ME, consent="p-nothing")
     last = ground.hf.last
     assert last is not None
-    with refused(ground, ApprovalNeeded, 3, "needs explicit consent"):
+    with refused(ground, ApprovalNeeded, 3, ""):
         _risky(ground, consent=last.plan_id)
     _risky(ground, approved_by=ME, consent=last.plan_id)
     assert (ground / ".github/workflows/x.yml").read_bytes() == b"on: push\n"
+
+
+def test_nobody_s_consent_is_assumed(ground: Ground) -> None:
+    """Without a name a block, an execute and an undo are refused where a yes is needed, and no approval is signed."""
+    with refused(ground, ApprovalNeeded, 3, ""), ground.hf.transaction("tidy") as tx:
+        tx.write("a.txt", b"1")
+    with refused(ground, ApprovalNeeded, 3, ""):
+        ground.hf.execute(ground.hf.simulate(ground.plan(put("a.txt", b"1"))))
+    assert not any(entry.kind == "approval" for entry in ground.hf.ledger.entries())
+    with ground.hf.transaction("tidy", approved_by="me") as tx:
+        tx.write("a.txt", b"1")
+    landed = tx.execution
+    assert landed is not None
+    assert landed.approved_by == "me"
+    for go_back in (lambda: ground.hf.undo(landed.id), lambda: ground.hf.restore(0)):
+        with refused(ground, ApprovalNeeded, 3, "needs somebody's consent", ending=""):
+            go_back()
+    assert ground.hf.undo(landed.id, approved_by="me").approved_by == "me"
 
 
 def _risky(ground: Ground, **said: str) -> None:

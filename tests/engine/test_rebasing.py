@@ -353,7 +353,7 @@ def test_an_agents_work_lands_after_somebody_elses(tmp_path: Path) -> None:
     done = pair.home.hf.execute(outcome.simulated, approved_by=ME, verified=verified)
     assert done.status == "COMPLETED"
     assert b"42" in (pair.home / "app.py").read_bytes()
-    pair.home.hf.undo(done.id)
+    pair.home.hf.undo(done.id, approved_by="me")
     assert b"41" in (pair.home / "app.py").read_bytes()
 
 

@@ -178,13 +178,13 @@ def test_undo_and_restore_from_python_are_followed_by_the_task(ground: Ground) -
     found = landed(ground)
     hf = ground.hf
     with found.runs._alone(), pytest.raises(Locked):
-        hf.undo(found.record.execution)
+        hf.undo(found.record.execution, approved_by="me")
     assert found.ticked and found.now.state == "COMPLETED"
-    undo = hf.undo(found.record.execution)
+    undo = hf.undo(found.record.execution, approved_by="me")
     assert (found.ticked, found.now.state) == (False, "PENDING")
-    hf.undo(undo.id)
+    hf.undo(undo.id, approved_by="me")
     assert (found.ticked, found.now.state) == (True, "COMPLETED")
-    hf.restore(before)
+    hf.restore(before, approved_by="me")
     assert (found.ticked, found.now.state) == (False, "PENDING")
 
 

@@ -166,7 +166,7 @@ def test_an_execution_whose_only_action_could_not_begin_is_undone(ground: Ground
     (home / "xdg_config_home" / "holdfast" / "config.toml").unlink()
     done = ground.hf.execute(found, approved_by=ME)
     assert (done.status, len(done.errors)) == ("PARTIAL", 1)
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == before
 
 
@@ -246,7 +246,7 @@ def test_an_action_that_may_fail_is_in_the_record(ground: Ground, api: Api) -> N
     ]
     assert not any(step.rollback_invoked for step in execution.steps)
     assert ground.hf.log()[0].landed
-    ground.hf.undo(execution.id)
+    ground.hf.undo(execution.id, approved_by="me")
     assert (ground / "site.conf").read_bytes() == b"one"
 
 
@@ -370,10 +370,10 @@ def test_undo_restarts_with_the_old_files_and_redo_with_the_new(ground: Ground, 
     assert way.services == ("restart site with the old files",)
     assert site.answer() == (200, b"two"), "a preview does nothing"
     for _ in range(2):
-        undone = ground.hf.undo(done.id)
+        undone = ground.hf.undo(done.id, approved_by="me")
         assert site.answer() == (200, b"one")
         assert ground.hf.preview_undo(undone.id).services == ("restart site",)
-        ground.hf.undo(undone.id)
+        ground.hf.undo(undone.id, approved_by="me")
         assert site.answer() == (200, b"two")
     assert ground.hf.audit().ok
     assert len(site.processes()) == 1
@@ -394,7 +394,7 @@ def test_undo_of_a_launch_ends_it_and_redo_launches_it(ground: Ground, site: Lit
     first = site.daemon(name)
     assert first is not None and is_alive(first.identity)
     for _ in range(2):
-        undone = ground.hf.undo(done.id)
+        undone = ground.hf.undo(done.id, approved_by="me")
         assert (site.processes(), site.daemon(name)) == ([], None)
         redo(ground, undone.id)
         wait_for(lambda: len(site.processes()) == 1)
@@ -409,7 +409,7 @@ def test_undo_leaves_a_service_that_ran_before(ground: Ground, site: LittleSite)
     ground.hf.go_back(way, approved_by=ME)
     assert site.is_up()
     site.stop()
-    ground.hf.undo(ground.apply(put("x", b"2"), start).id)
+    ground.hf.undo(ground.apply(put("x", b"2"), start).id, approved_by="me")
     assert not site.processes()
 
 
@@ -433,7 +433,7 @@ def test_an_undo_that_fails_leaves_what_it_was_undoing(ground: Ground, site: Lit
         put("site.conf", b"two"), Service(Call(f"{api.url}/a"), Call(f"{api.url}/a", "DELETE")), RESTART
     )
     with pytest.raises(VerificationFailed, match="answered 500"):
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
     assert ((ground / "site.conf").read_bytes(), site.answer()) == (b"two", (200, b"two"))
     assert ground.statuses() == ["COMPLETED", "ROLLED_BACK"]
     assert api.lines == ["POST /a", "DELETE /a", "POST /a"]
@@ -447,9 +447,9 @@ def test_restore_takes_back_what_stands_newest_first(ground: Ground, api: Api) -
         done = ground.apply(
             put("x", name.encode()), Service(Call(f"{api.url}/{name}"), Call(f"{api.url}/{name}", "DELETE"))
         )
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     api.seen.clear()
-    undone = ground.hf.restore(at_ns)
+    undone = ground.hf.restore(at_ns, approved_by="me")
     assert api.lines == ["DELETE /b", "DELETE /a"]
     assert (ground / "x").read_bytes() == b"0"
     api.seen.clear()
@@ -461,7 +461,7 @@ def test_restore_takes_back_what_stands_newest_first(ground: Ground, api: Api) -
 def test_a_service_alone_is_undone(ground: Ground, api: Api) -> None:
     """An execution without files has a way back too, and it is taken."""
     done = ground.apply(Service(Call(f"{api.url}/a"), Call(f"{api.url}/a", "DELETE")))
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert api.lines == ["POST /a", "DELETE /a"]
     assert not ground.hf.show(done.id)[0].live
 
@@ -474,14 +474,14 @@ def test_only_what_was_begun_is_undone(ground: Ground, api: Api) -> None:
     done = ground.hf.execute(ground.hf.simulate(plan), approved_by=ME, consent=plan.id)
     assert [step.success for step in done.steps] == [True, False, False]
     assert done.steps[2].error_message == "not done, because something before it failed"
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert api.lines == ["POST /a", "DELETE /a"]
 
 
 def test_gc_forgets_what_launches_said(ground: Ground) -> None:
     """The log of a launched program goes with the old files of its execution."""
     done = ground.apply(put("x", b"1"), Service(Launch(STAYS)))
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     log = ground.state / "services" / f"{launched_name(f'{done.id}-0')}.log"
     assert log.exists()
     for number in range(12):

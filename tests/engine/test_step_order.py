@@ -48,7 +48,7 @@ def test_paths_move_in_the_order_of_the_plan(ground: Ground, steps: tuple[Step, 
     """Steps are carried out in the plan's order; only what a flip needs comes before it."""
     done = ground.apply(*steps)
     assert [op.path for op in read_past(ground.hf.site, done.id).log.ops] == moved
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
 
 
 def test_any_order_keeps_what_a_flip_needs() -> None:

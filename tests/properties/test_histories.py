@@ -141,7 +141,7 @@ class Histories(RuleBasedStateMachine):
         newest = self._newest_row() == chosen.id and before == chosen.after
         merged = self._merged(chosen, before)
         try:
-            done = self.ground.hf.undo(chosen.id)
+            done = self.ground.hf.undo(chosen.id, approved_by="me")
         except (Conflict, InvalidInput, Blocked) as error:
             self._refused(error, before)
             # What nobody touched since can always be taken back, if it changed anything and was not taken back before.
@@ -168,7 +168,7 @@ class Histories(RuleBasedStateMachine):
         before, started = self.ground.tree(), time.time_ns()
         alone = not any(number > chosen.number for number in self.tokens.values())
         try:
-            done = self.ground.hf.restore(chosen.started_ns)
+            done = self.ground.hf.restore(chosen.started_ns, approved_by="me")
         except (Conflict, InvalidInput, Blocked) as error:
             self._refused(error, before)
             return

@@ -66,7 +66,7 @@ def test_a_hidden_file_is_written(ground: Ground, kind: ShadowKind, steps: tuple
     done = landed(ground, kind, *steps)
     assert (ground / "secrets/key").read_bytes() == b"rotated\n"
     assert (ground / "touched").exists()
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert (ground / "secrets/key").read_bytes() == KEY
 
 

@@ -126,7 +126,7 @@ def test_tables_cut_off_or_overwritten_come_back(tmp_path: Path, share: float, f
     ground = guard(tmp_path / "workspace", {"a": b"old", "b": b"old"})
     one = ground.apply(put("a", b"1"))
     ground.apply(put("b", b"2"))
-    ground.hf.undo(one.id)
+    ground.hf.undo(one.id, approved_by="me")
     rows = _facts(ground)
     ground.hf.close()
     file = ground.state / "holdfast.db"
@@ -185,9 +185,9 @@ def test_everything_but_details_comes_back_from_the_ledger(tmp_path: Path) -> No
     ground = guard(tmp_path / "workspace", {"a": b"old", "b": b"old"})
     one = ground.apply(put("a", b"1"))
     two = ground.apply(put("b", b"2"))
-    back = ground.hf.undo(one.id)
-    ground.hf.undo(back.id)
-    ground.hf.undo(two.id)
+    back = ground.hf.undo(one.id, approved_by="me")
+    ground.hf.undo(back.id, approved_by="me")
+    ground.hf.undo(two.id, approved_by="me")
     rows = _facts(ground)
     ground.hf.close()
     for path in ground.state.glob("holdfast.db*"):
@@ -195,7 +195,7 @@ def test_everything_but_details_comes_back_from_the_ledger(tmp_path: Path) -> No
     ground = Ground(ground.path)
     assert _facts(ground) == rows
     assert not ground.hf.needs_recovery()
-    ground.hf.undo(one.id)
+    ground.hf.undo(one.id, approved_by="me")
     assert (ground / "a").read_bytes() == b"old"
 
 
@@ -206,7 +206,7 @@ def test_a_database_from_an_earlier_time_catches_up(tmp_path: Path) -> None:
     ground.hf.close()
     copy = (ground.state / "holdfast.db").read_bytes()
     ground = Ground(ground.path)
-    ground.hf.undo(one.id)
+    ground.hf.undo(one.id, approved_by="me")
     ground.apply(put("a", b"2"))
     rows = _facts(ground)
     ground.hf.close()

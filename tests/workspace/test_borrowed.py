@@ -45,15 +45,15 @@ def test_every_verb_with_the_smallest_cache(tmp_path: Path) -> None:
     plan = ground.plan(*_STEPS, verify=(CommandCheck(("true",), 10_000),))
     done = ground.hf.execute(ground.hf.simulate(plan), approved_by="me")
     new = ground.tree()
-    back = ground.hf.undo(done.id)
+    back = ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == old
-    again = ground.hf.undo(back.id)
+    again = ground.hf.undo(back.id, approved_by="me")
     assert ground.tree() == new
     assert _pack(ground) > 3
-    ground.hf.undo(again.id)
+    ground.hf.undo(again.id, approved_by="me")
     assert ground.tree() == old
     ground.apply(put("a/x", b"later"), Delete("b", True))
-    ground.hf.restore(0)
+    ground.hf.restore(0, approved_by="me")
     assert contents(ground.tree()) == contents(old)
     assert ground.journal() == []
 
@@ -66,7 +66,7 @@ def test_more_packed_files_than_the_cache_has_room_for(tmp_path: Path) -> None:
     done = ground.apply(*(put(f"f{n}", b"new %d" % n) for n in range(count)))
     assert _pack(ground) == count
     assert len(os.listdir(ground.state / "objects")) > CACHE
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == old
     assert ground.hf.audit().ok
 

@@ -47,7 +47,7 @@ def test_equal_contents_are_stored_once(tmp_path: Path) -> None:
     inputs = {paper.document["inputs"] for paper in ground.hf.records.papers("decisions")}
     assert len(set(Blobs(ground.hf.site.state).digests()) - inputs) == 1
     assert _slots(ground) == []
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == old
 
 
@@ -59,7 +59,7 @@ def test_a_blob_that_others_could_read_is_closed(tmp_path: Path) -> None:
     done = ground.apply(put("a", b"new"))
     _gc(ground)
     assert {path.stat().st_mode & 0o777 for path in ground.state.glob("objects/*/*")} == {0o600}
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == old
 
 
@@ -80,7 +80,7 @@ def test_a_damaged_blob_does_not_swallow_the_good_copy(tmp_path: Path) -> None:
     digest = Blobs(ground.hf.site.state).put(b"old")
     (ground.state / "objects" / digest[:2] / digest[2:]).write_bytes(b"")
     _gc(ground)
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert (ground / "a").read_bytes() == b"old"
 
 
@@ -93,10 +93,10 @@ def test_the_newest_ten_are_never_forgotten(tmp_path: Path) -> None:
     assert set(result.forgotten) == {execution.id for execution in done[:5]}
     assert [row.kept for row in ground.hf.log()] == [True] * 10 + [False] * 5
     for execution in reversed(done[5:]):
-        ground.hf.undo(execution.id)
+        ground.hf.undo(execution.id, approved_by="me")
     assert (ground / "a").read_bytes() == b"5"
     with pytest.raises(UnknownId):
-        ground.hf.undo(done[4].id)
+        ground.hf.undo(done[4].id, approved_by="me")
 
 
 def test_logs_of_checks_are_kept_with_their_record(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_killed_at_every_call_of_packing(tmp_path: Path) -> None:
         status = _killed(ground, number, forget=False)
         assert ground.tree() == new
         _gc(ground)
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
         assert ground.tree() == old, f"killed at call {number}"
         ground.hf.close()
         if status == 0:
@@ -183,7 +183,7 @@ def _once(path: Path, number: int) -> None:
     assert _killed(ground, number, forget=True) == -9
     _gc(ground, forget=True)
     assert len(list((ground.state / "kept").iterdir())) == 10
-    ground.hf.undo(newest.id)
+    ground.hf.undo(newest.id, approved_by="me")
     assert (ground / "a").read_bytes() == b"8"
     assert ground.hf.audit().ok
     ground.hf.close()

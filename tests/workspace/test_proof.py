@@ -89,7 +89,7 @@ def test_a_write_through_a_descriptor_from_before(tmp_path: Path, step: object) 
     os.utime(fd, ns=(about.st_atime_ns, about.st_mtime_ns))
     os.close(fd)
     with pytest.raises(Conflict, match="was changed by somebody"):
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
 
 
 def test_an_attribute_set_on_what_lies_aside(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_an_attribute_set_on_what_lies_aside(tmp_path: Path) -> None:
     os.setxattr(fd, "user.theirs", b"1")
     os.close(fd)
     with pytest.raises(Conflict, match="was changed by somebody"):
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
 
 
 def test_an_edit_between_preview_and_undo(tmp_path: Path) -> None:
@@ -127,14 +127,14 @@ def test_another_copy_of_the_old_bytes_is_used(tmp_path: Path) -> None:
     old = ground.tree()
     ground.apply(Delete("b"))
     collect(ground.hf.pipeline, keep_ns=10**18, now_ns=time.time_ns() + 2 * 86_400 * 10**9)
-    ground.hf.restore(0)
+    ground.hf.restore(0, approved_by="me")
     fd = os.open(ground / "a", os.O_RDWR)
     about = os.fstat(fd)
     done = ground.apply(put("a", b"new"))
     os.pwrite(fd, b"SPOILED!", 0)
     os.utime(fd, ns=(about.st_atime_ns, about.st_mtime_ns))
     os.close(fd)
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == old
 
 
@@ -151,10 +151,10 @@ def test_what_its_mode_closes_to_us_can_be_undone(public: Path) -> None:
         assert ground.hf.already_done(plan) is not None
         for _ in range(3):
             time.sleep(0.1)
-            back = ground.hf.undo(done.id)
+            back = ground.hf.undo(done.id, approved_by="me")
             assert _about(ground) == old
             time.sleep(0.1)
-            ground.hf.undo(back.id)
+            ground.hf.undo(back.id, approved_by="me")
             assert _about(ground) == new
 
     as_user(public, act)
@@ -168,7 +168,7 @@ def test_a_closed_directory_of_ours_goes_again(public: Path) -> None:
         ground = guard(workspace, {"a": b"old"})
         old = _about(ground)
         done = ground.apply(Create("d", True, 0), put("a", b"new"))
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
         assert _about(ground) == old
 
     as_user(public, act)
@@ -187,7 +187,7 @@ def test_what_is_closed_and_was_touched_is_a_conflict(public: Path) -> None:
         os.pwrite(fd, b"OLD", 0)
         os.utime(fd, ns=(about.st_atime_ns, about.st_mtime_ns))
         with pytest.raises(Conflict, match="cannot be read"):
-            ground.hf.undo(done.id)
+            ground.hf.undo(done.id, approved_by="me")
 
     as_user(public, act)
 

@@ -66,7 +66,7 @@ def test_after_the_commit_it_stands(tmp_path: Path, point: str) -> None:
     ground.hf.recover()
     assert ground.statuses() == ground.ledger_statuses() == ["COMPLETED"]
     assert (ground / "a").read_bytes() == b"new a"
-    ground.hf.undo(ground.hf.log()[0].id)
+    ground.hf.undo(ground.hf.log()[0].id, approved_by="me")
     assert ground.tree() == old
 
 
@@ -79,11 +79,11 @@ def test_any_verb_that_changes_something_recovers_first(tmp_path: Path, verb: st
     if verb == "apply":
         ground.apply(put("z", b"2"))
     elif verb == "undo":
-        ground.hf.undo(first.id)
+        ground.hf.undo(first.id, approved_by="me")
     elif verb == "gc":
         ground.hf.gc()
     else:
-        ground.hf.restore(0)
+        ground.hf.restore(0, approved_by="me")
     assert ground.journal() == []
     assert "ROLLED_BACK" in ground.statuses()
     assert {name: (ground / name).read_bytes() for name in _FILES} == _FILES

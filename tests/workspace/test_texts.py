@@ -54,7 +54,7 @@ def test_killed_anywhere_after_the_commit(tmp_path: Path, kept: bool) -> None:
         assert "contents.new" not in _files(ground, done.id)
         for name in ("a", "d/b"):
             (ground / name).write_bytes(_OURS + b"THEIRS\n")
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
         assert {(ground / name).read_bytes() for name in ("a", "d/b")} == {_TEXT + b"THEIRS\n"}
         ground.hf.close()
     assert status == 0 and number > 5
@@ -86,7 +86,7 @@ def test_somebody_who_is_faster_than_the_keeping(tmp_path: Path, act: Callable[[
     plan, simulated = _kept(ground, put("a", _OURS))
     calls.arm(At("committed", lambda: act(ground / "a") and None))
     done = ground.hf.execute(simulated, approved_by=ME, consent=plan.id)
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert (ground / "a").read_bytes() == _TEXT + b"THEIRS\n"
 
 
@@ -121,9 +121,9 @@ def test_a_full_disk_costs_merges_and_nothing_else(tmp_path: Path) -> None:
     assert _files(ground, done.id) == {"1", "log"}
     (ground / "a").write_bytes(_OURS + b"THEIRS\n")
     with pytest.raises(Conflict, match="the text that this change wrote there is not kept"):
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
     (ground / "a").write_bytes(_OURS)
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert (ground / "a").read_bytes() == _TEXT
 
 
@@ -165,5 +165,5 @@ def test_a_conflict_says_what_is_in_the_way(tmp_path: Path, reason: str) -> None
     theirs, words = _REASONS[reason]
     (ground / "a").write_bytes(theirs)
     with pytest.raises(Conflict, match=words):
-        ground.hf.undo(id)
+        ground.hf.undo(id, approved_by="me")
     assert (ground / "a").read_bytes() == theirs

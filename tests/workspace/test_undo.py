@@ -53,16 +53,16 @@ def test_undo_redo_and_undo_again(tmp_path: Path, steps: tuple[Step, ...]) -> No
     done = ground.apply(*steps)
     new = ground.tree()
     for _ in range(3):
-        back = ground.hf.undo(done.id)
+        back = ground.hf.undo(done.id, approved_by="me")
         assert ground.tree() == old
         assert [row.live for row in ground.hf.log() if row.id == done.id] == [False]
-        ground.hf.undo(back.id)
+        ground.hf.undo(back.id, approved_by="me")
         assert ground.tree() == new
         assert [row.live for row in ground.hf.log() if row.id == done.id] == [True]
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == old
     with pytest.raises(InvalidInput, match="undone already"):
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
 
 
 @pytest.mark.parametrize("steps", _STEPS.values(), ids=_STEPS)
@@ -73,13 +73,13 @@ def test_undo_after_the_old_files_were_packed(tmp_path: Path, steps: tuple[Step,
     done = ground.apply(*steps)
     new = ground.tree()
     _pack(ground)
-    back = ground.hf.undo(done.id)
+    back = ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == old
     _pack(ground)
-    ground.hf.undo(back.id)
+    ground.hf.undo(back.id, approved_by="me")
     assert ground.tree() == new
     _pack(ground)
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == old
 
 
@@ -101,7 +101,7 @@ def test_undo_in_reverse_order_restores_each_moment(tmp_path: Path) -> None:
         done.append(ground.apply(*steps))
         trees.append(ground.tree())
     for execution, tree in zip(reversed(done), reversed(trees[:-1]), strict=True):
-        ground.hf.undo(execution.id)
+        ground.hf.undo(execution.id, approved_by="me")
         assert ground.tree() == tree
 
 
@@ -111,7 +111,7 @@ def test_undo_out_of_order_where_nothing_overlaps(tmp_path: Path) -> None:
     one = ground.apply(put("a", b"1"))
     ground.apply(put("b", b"2"))
     ground.apply(Delete("d/c"))
-    ground.hf.undo(one.id)
+    ground.hf.undo(one.id, approved_by="me")
     assert contents(ground.tree()) == {"a": _TEXT, "b": b"2", "d/e/f": b"f\n"}
 
 
@@ -120,11 +120,11 @@ def test_undo_out_of_order_in_one_text(tmp_path: Path) -> None:
     ground = _ground(tmp_path)
     first = ground.apply(put("a", _TEXT.replace(b"line 2\n", b"FIRST\n")))
     second = ground.apply(put("a", _TEXT.replace(b"line 2\n", b"FIRST\n").replace(b"line 17\n", b"SECOND\n")))
-    back = ground.hf.undo(first.id)
+    back = ground.hf.undo(first.id, approved_by="me")
     assert (ground / "a").read_bytes() == _TEXT.replace(b"line 17\n", b"SECOND\n")
-    ground.hf.undo(second.id)
+    ground.hf.undo(second.id, approved_by="me")
     assert (ground / "a").read_bytes() == _TEXT
-    ground.hf.undo(back.id)
+    ground.hf.undo(back.id, approved_by="me")
     assert (ground / "a").read_bytes() == _TEXT.replace(b"line 2\n", b"FIRST\n")
 
 
@@ -134,7 +134,7 @@ def test_a_stranger_s_edit_elsewhere_in_the_text_is_kept(tmp_path: Path) -> None
     done = ground.apply(put("a", _TEXT.replace(b"line 2\n", b"OURS\n")), put("n", b"new"))
     (ground / "a").write_bytes((ground / "a").read_bytes() + b"THEIRS\n")
     assert ground.hf.preview_undo(done.id).merged == ("a",)
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert (ground / "a").read_bytes() == _TEXT + b"THEIRS\n"
     assert not (ground / "n").exists()
 
@@ -144,7 +144,7 @@ def test_a_stranger_s_mode_is_kept(tmp_path: Path) -> None:
     ground = _ground(tmp_path)
     done = ground.apply(put("a", b"new\n"))
     (ground / "a").chmod(0o711)
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ((ground / "a").read_bytes(), (ground / "a").stat().st_mode & 0o777) == (_TEXT, 0o711)
 
 
@@ -171,7 +171,7 @@ def test_what_cannot_be_reconciled_changes_nothing(tmp_path: Path, name: str) ->
     _CONFLICTS[name](ground)
     theirs = ground.tree()
     with pytest.raises(Conflict) as caught:
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == theirs
     assert not caught.value.changed
     assert ground.hf.log()[0].live
@@ -195,7 +195,7 @@ def test_what_somebody_reverted_by_hand_is_left_alone(tmp_path: Path) -> None:
     done = ground.apply(put("a", b"new\n"), put("b", b"new\n"))
     (ground / "a").write_bytes(_TEXT)
     theirs = ground.tree()["a"]
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert ground.tree()["a"] == theirs
     assert (ground / "b").read_bytes() == b"b\n"
 
@@ -209,10 +209,10 @@ def test_a_directory_with_foreign_files_stays(tmp_path: Path) -> None:
     assert [item.path for item in way.left] == ["new/deep", "new"]
     back = ground.hf.go_back(way, approved_by="me")
     assert {path for path in ground.tree() if path.startswith("new")} == {"new", "new/deep", "new/deep/theirs"}
-    ground.hf.undo(back.id)
+    ground.hf.undo(back.id, approved_by="me")
     assert (ground / "new/ours").read_bytes() == b"1"
     (ground / "new/deep/theirs").unlink()
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert not (ground / "new").exists()
 
 
@@ -224,9 +224,9 @@ def test_undo_of_what_never_happened(tmp_path: Path) -> None:
     with pytest.raises(Conflict):
         rehearsal.execute()
     with pytest.raises(InvalidInput, match="ABORTED"):
-        ground.hf.undo(ground.hf.log()[0].id)
+        ground.hf.undo(ground.hf.log()[0].id, approved_by="me")
     with pytest.raises(UnknownId):
-        ground.hf.undo("e-nothere")
+        ground.hf.undo("e-nothere", approved_by="me")
 
 
 def test_a_change_that_changes_nothing(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_change_that_changes_nothing(tmp_path: Path) -> None:
     done = ground.apply(put("a", _TEXT), swap("b", b"b\n", b"b\n"))
     assert done.status == "COMPLETED"
     assert ground.tree() == before
-    assert ground.hf.undo(done.id).status == "COMPLETED"
+    assert ground.hf.undo(done.id, approved_by="me").status == "COMPLETED"
     assert ground.tree() == before
 
 
@@ -248,10 +248,10 @@ def test_after_forgetting_there_is_a_clear_refusal(tmp_path: Path) -> None:
     _forget(ground)
     before = ground.tree()
     with pytest.raises(UnknownId, match="no longer kept"):
-        ground.hf.undo(old.id)
+        ground.hf.undo(old.id, approved_by="me")
     assert ground.tree() == before
     assert not (ground.state / "kept" / old.id).exists()
-    ground.hf.undo(newer[-1].id)
+    ground.hf.undo(newer[-1].id, approved_by="me")
     assert (ground / "b").read_bytes() == b"8"
 
 
@@ -262,10 +262,10 @@ def test_what_a_kept_undo_needs_is_not_forgotten(tmp_path: Path) -> None:
     for n in range(9):
         ground.apply(put("b", b"%d" % n))
     middle = ground.tree()
-    back = ground.hf.undo(old.id)
+    back = ground.hf.undo(old.id, approved_by="me")
     _forget(ground)
     assert (ground.state / "kept" / old.id).exists()
-    ground.hf.undo(back.id)
+    ground.hf.undo(back.id, approved_by="me")
     assert ground.tree() == middle
 
 
@@ -279,13 +279,13 @@ def test_restore_brings_back_a_moment(tmp_path: Path) -> None:
     ground.apply(put("a", b"1"))
     ground.apply(Move("a", "z"))
     ground.apply(put("z", b"2"))
-    back = ground.hf.undo(ground.apply(Delete("d", True)).id)
-    ground.hf.undo(back.id)
+    back = ground.hf.undo(ground.apply(Delete("d", True)).id, approved_by="me")
+    ground.hf.undo(back.id, approved_by="me")
     ground.apply(Create("d", True), put("d/c", b"another"))
     new = ground.tree()
-    restored = ground.hf.restore(moment)
+    restored = ground.hf.restore(moment, approved_by="me")
     assert ground.tree() == old
-    ground.hf.undo(restored.id)
+    ground.hf.undo(restored.id, approved_by="me")
     assert ground.tree() == new
 
 
@@ -295,7 +295,7 @@ def test_restore_across_a_move_and_an_edit(tmp_path: Path) -> None:
     old, moment = ground.tree(), time.time_ns()
     ground.apply(Move("a", "z"))
     ground.apply(put("z", b"\0binary, so that no text of it is kept"))
-    ground.hf.restore(moment)
+    ground.hf.restore(moment, approved_by="me")
     assert ground.tree() == old
 
 
@@ -304,7 +304,7 @@ def test_restore_to_now_is_nothing(tmp_path: Path) -> None:
     ground = _ground(tmp_path)
     ground.apply(put("a", b"1"))
     with pytest.raises(Blocked):
-        ground.hf.restore(time.time_ns())
+        ground.hf.restore(time.time_ns(), approved_by="me")
 
 
 def test_restore_revives_what_was_undone_since(tmp_path: Path) -> None:
@@ -312,11 +312,11 @@ def test_restore_revives_what_was_undone_since(tmp_path: Path) -> None:
     ground = _ground(tmp_path)
     done = ground.apply(put("a", b"1"))
     new, moment = ground.tree(), time.time_ns()
-    ground.hf.undo(done.id)
-    ground.hf.restore(moment)
+    ground.hf.undo(done.id, approved_by="me")
+    ground.hf.restore(moment, approved_by="me")
     assert ground.tree() == new
     assert [row.live for row in ground.hf.log() if row.id == done.id] == [True]
-    ground.hf.undo(done.id)
+    ground.hf.undo(done.id, approved_by="me")
     assert (ground / "a").read_bytes() == _TEXT
 
 
@@ -331,9 +331,9 @@ def test_a_plan_whose_effect_stands_is_known_as_done(tmp_path: Path) -> None:
     done = ground.hf.execute(ground.hf.simulate(plan), approved_by="me")
     row = ground.hf.already_done(plan)
     assert row is not None and row.id == done.id
-    back = ground.hf.undo(done.id)
+    back = ground.hf.undo(done.id, approved_by="me")
     assert ground.hf.already_done(plan) is None
-    ground.hf.undo(back.id)
+    ground.hf.undo(back.id, approved_by="me")
     assert ground.hf.already_done(plan) is not None
 
 
@@ -365,5 +365,5 @@ def test_an_undo_where_a_hard_link_was_made_since(tmp_path: Path) -> None:
     os.link(ground / "a", ground / "second")
     before = ground.tree()
     with pytest.raises(HoldfastError):
-        ground.hf.undo(done.id)
+        ground.hf.undo(done.id, approved_by="me")
     assert ground.tree() == before

@@ -303,13 +303,12 @@ class Holdfast:
     def transaction(self, intent: str, *, approved_by: str = "", consent: str = "") -> Changes:
         """Collect small changes in a `with` block; they land together when it ends without an exception.
 
-        Writing the block is this user's approval of it, below risk high. From there on it takes a name
-        (`approved_by`) and the plan's id (`consent`), which the refusal tells.
+        Where policy asks, `approved_by` says who approves it; from risk high on `consent`, the plan's id, belongs to
+        it, which the refusal tells. Without them ApprovalNeeded: nobody's consent is assumed.
         """
         from holdfast.engine.changes import Changes
 
-        who, typed = approved_by or self.me(), consent if approved_by else ""
-        return Changes(intent, lambda plan: self.execute(self.simulate(plan), approved_by=who, consent=typed))
+        return Changes(intent, lambda plan: self.execute(self.simulate(plan), approved_by=approved_by, consent=consent))
 
     # ── go back ──
 
@@ -330,7 +329,14 @@ class Holdfast:
         return landing_again(self.pipeline, way.job)
 
     def go_back(self, way: Return, *, approved_by: str, consent: str = "") -> Execution:
-        """Carry out a previewed undo or restore. One that revives something is judged, as `execute` does."""
+        """Carry out a previewed undo or restore. One that revives something is judged, as `execute` does.
+
+        It takes a person's consent in any case, since no policy is asked about what goes.
+        """
+        if not approved_by.strip():
+            raise ApprovalNeeded(
+                "going back needs somebody's consent", hint='Nothing was changed. Say who approves it: approved_by="…"'
+            )
         if way.job.revives:
             return self.execute(self.again(way), approved_by=approved_by, consent=consent, way=way)
         self.last = self.pipeline.execute(way.job, approved_by=approved_by)
@@ -346,7 +352,10 @@ class Holdfast:
         return self.runs.taking_back(way.job.undoes, way.job.revives)
 
     def undo(self, id: str, *, approved_by: str = "") -> Execution:
-        """Take an execution back. A task that landed it is to do again, unticked and committed so."""
+        """Take an execution back; ApprovalNeeded unless `approved_by` says who wants it.
+
+        A task that landed it is to do again, unticked and committed so.
+        """
         return self._taken_back(self.preview_undo(id), approved_by)
 
     def restore(self, at_ns: int, *, approved_by: str = "") -> Execution:
@@ -355,7 +364,7 @@ class Holdfast:
 
     def _taken_back(self, way: Return, approved_by: str) -> Execution:
         with self.taking_back(way) as follow:
-            execution = self.go_back(way, approved_by=approved_by or self.me())
+            execution = self.go_back(way, approved_by=approved_by)
             if follow is not None:
                 follow(execution.id)
         return execution
