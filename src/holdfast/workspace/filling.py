@@ -66,8 +66,9 @@ class _Maker(Stage):
         return name
 
     def closed(self) -> list[tuple[str, int]]:
-        """Directories made open that shall be closed in the end."""
-        return [(op.path, op.post.image.mode) for op in self._late_modes if op.post is not None]
+        """Directories made open that are closed in the end, the deepest first: a closed one cannot be entered."""
+        late = [(op.path, op.post.image.mode) for op in self._late_modes if op.post is not None]
+        return sorted(late, key=lambda row: row[0].count("/"), reverse=True)
 
 
 class Filling:
