@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -300,7 +301,9 @@ def test_a_state_directory_on_another_file_system(tmp_path: Path) -> None:
     def act(disk: Path) -> None:
         ground = guard(disk, {"a": b"old"})
         ground.hf.close()
-        _mounted(ground.state, "size=1m,mode=0700")
+        shutil.copytree(ground.state, tmp_path / "state")
+        _mounted(ground.state, "size=4m,mode=0700")
+        shutil.copytree(tmp_path / "state", ground.state, dirs_exist_ok=True)
         with pytest.raises(Unsupported):
             holdfast.open(str(disk))
 

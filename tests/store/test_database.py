@@ -15,7 +15,9 @@ from holdfast.store.patch_history import PatchHistory
 
 
 def _row(id: str, at_ns: int, *, live: bool = True) -> Row:
-    return Row(id, "p-x", "digest", f"intent of {id}", "COMPLETED", at_ns, 1, live, True, {"root": "r"})
+    return Row(
+        id, "p-x", "digest", f"intent of {id}", "COMPLETED", at_ns, 1, live, True, {"root": "r", "status": "COMPLETED"}
+    )
 
 
 @pytest.fixture
