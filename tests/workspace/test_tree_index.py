@@ -246,7 +246,7 @@ def damage(data: bytes, rng: random.Random) -> list[bytes]:
         copy = bytearray(data)
         copy[rng.randrange(len(copy))] ^= 1 << rng.randrange(8)
         flips.append(bytes(copy))
-    doubled = [data + data, data + b"\0", b"\0" * len(data), data.replace(b"index 1", b"index 2")]
+    doubled = [data + data, data + b"\0", b"\0" * len(data), data.replace(b"index 2", b"index 3")]
     return cuts + flips + doubled
 
 

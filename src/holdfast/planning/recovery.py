@@ -137,6 +137,8 @@ CODES: dict[str, _Row] = {
     "limit_reached": _Row("time-out"),
     "agent_failed": _Row(None),
     "tampering": _Row("environment", _DAMAGE),
+    "state_lost": _Row("environment", _DAMAGE),
+    "partly_done": _Row("environment", _DAMAGE),
     "interrupted": _Row("environment"),
 }
 _UNHEARD_OF = _Row("unknown", "nobody knows what that means")
