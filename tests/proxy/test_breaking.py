@@ -287,3 +287,23 @@ def test_tls_is_verified(tmp_path: Path) -> None:
                 assert client.ask(*OPENAI.asking(stream=True)).body == b"".join(OPENAI.pieces())
             assert trusting.usage.requests == 3 and len(provider.seen) == 3
             assert provider.connections == 2
+
+
+def test_who_leaves_after_the_last_word_has_heard_a_whole_answer() -> None:
+    """The wire's own end of an answer came, and then the agent left before the connection ended: it is charged what
+    the provider reported, and nothing is estimated."""
+    hold = threading.Event()
+    path, body = ANTHROPIC.asking(stream=True)
+    with (
+        providing(lambda _: streamed(*ANTHROPIC.pieces(), hold)) as provider,
+        proxied(provider.url, Spending(tokens=100_000)) as (proxy, client),
+    ):
+        with asking(client._path) as leaving:
+            leaving.request("POST", path, json.dumps(body), {"authorization": f"Bearer {TOKEN}"})
+            answer, heard = leaving.getresponse(), b""
+            while b"message_stop" not in heard:
+                heard += answer.read1(1 << 16)
+        settled(proxy, 1)
+        assert not proxy.estimated
+        assert proxy.usage[1:3] == (ANTHROPIC.tokens.input, ANTHROPIC.tokens.output)
+        hold.set()

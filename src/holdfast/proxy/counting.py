@@ -30,6 +30,9 @@ _SPEECH = frozenset(
 )
 # What a tool is called with: kept as it stands.
 _GIVEN = frozenset({"input", "args"})
+# The last event of a stream, by its type; the wire `openai` has a word of its own. Gemini has none.
+_LAST_EVENTS = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
+_DONE = b"[DONE]"
 _DEPTH = 24
 
 
@@ -84,6 +87,7 @@ class Counted(NamedTuple):
 
     `heard`: the bytes of all that was said, also of what is too long to be kept; of the answer where that is not known.
     `final`: a report that comes at the end was among them; anthropic gives a first one before there is an answer.
+    `ended`: the wire's own word for the end of an answer came, after which nothing more is sold.
     """
 
     tokens: Tokens | None
@@ -91,6 +95,7 @@ class Counted(NamedTuple):
     size: int
     heard: int
     final: bool
+    ended: bool
 
 
 class Counter:
@@ -104,7 +109,7 @@ class Counter:
         self._seen: dict[str, int] = {}
         self._spoken: list[str] = []
         self._heard = 0
-        self._final = self._odd = False
+        self._final = self._odd = self._ended = False
         self.size = 0
 
     def feed(self, piece: bytes) -> None:
@@ -133,15 +138,18 @@ class Counter:
             self.size,
             self.size if overflowed or not self._heard else self._heard,
             self._final and believed and not self._odd and not overflowed,
+            self._ended,
         )
 
     def _event(self, data: bytes) -> None:
+        self._ended |= data.strip() == _DONE
         try:
             value = json.loads(data)
         except (ValueError, RecursionError):
             return  # `[DONE]`, a comment, half an event: it tells nothing, and without a count the answer is estimated
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, dict):
+                self._ended |= str(part.get("type")) in _LAST_EVENTS
                 self._count(part)
                 if not self._repeats(part):
                     self._listen(part, 0)

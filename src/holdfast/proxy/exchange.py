@@ -377,7 +377,7 @@ class _Bill:
         refused = self.status >= 300 and (counted is None or counted.tokens is None)
         if asked is None or not self.sent or refused:
             return Tokens(), False
-        if counted is not None and counted.final and self.whole:
+        if counted is not None and counted.final and (self.whole or counted.ended):
             assert counted.tokens is not None
             return counted.tokens, False
         seen = (counted.tokens if counted else None) or Tokens()

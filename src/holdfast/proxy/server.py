@@ -83,8 +83,15 @@ class ModelProxy:
         return self._house.purse.spent
 
     def settle(self, seconds: float) -> None:
-        """Wait until everything that was asked is counted; for when nobody is left who could ask."""
-        self._house.purse.wait_settled(time.monotonic() + seconds)
+        """Wait until everything that was asked is counted; for when nobody is left who could ask.
+
+        A request may have been sent just before its program ended: its connection is waited for as well.
+        """
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while self._clients and time.monotonic() < deadline:
+                self._changed.wait(_LOOK_AGAIN)
+        self._house.purse.wait_settled(deadline)
 
     @property
     def estimated(self) -> bool:
