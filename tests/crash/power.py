@@ -14,6 +14,7 @@ and several tests can cut the power of their own disks at the same time, as long
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -194,6 +195,7 @@ class Bench:
             mount_overlay(self._mount_point, self._overlay_point)
 
     def _unmount(self) -> None:
+        gc.collect()  # a simulation that something still refers to holds a descriptor there
         if self._overlay_point:
             subprocess.run(["umount", self._overlay_point], check=True)
         subprocess.run(["umount", self._mount_point], check=True)
