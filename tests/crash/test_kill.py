@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread, Timer
 from typing import Any, Literal
@@ -152,7 +153,8 @@ def _ended_what_stayed(directory: str) -> bool:
     """End what still works there; whether there was anything."""
     left = _working_in(directory)
     for pid in left:
-        os.kill(int(pid), signal.SIGKILL)
+        with suppress(ProcessLookupError):  # one takes the other with it
+            os.kill(int(pid), signal.SIGKILL)
     return bool(left)
 
 
