@@ -9,6 +9,7 @@ The eyes (`tree`) share no code with Holdfast, so a mistake there cannot hide it
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import stat
@@ -47,6 +48,17 @@ class Thing(NamedTuple):
 
 
 Tree = dict[str, Thing]
+
+
+def children() -> set[str]:
+    """Processes that this one started and has not waited for."""
+    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+
+
+def children_of_others() -> set[str]:
+    """Those there are before a test begins: servers that other tests share. Whom only garbage still holds is ended."""
+    gc.collect()
+    return children()
 
 
 def put(path: str, data: bytes, mode: int | None = None) -> Write:

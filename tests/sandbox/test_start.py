@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from guarded import children, children_of_others
 from holdfast.errors import SandboxUnavailable
 from holdfast.sandbox import stage
 from holdfast.sandbox.confined import run_confined
@@ -96,7 +97,7 @@ def test_nothing_of_our_environment_goes_on(public: Path, monkeypatch: pytest.Mo
     seen: list[bytes] = []
 
     def look(_: bytes) -> None:
-        for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        for pid in children():
             seen.append(Path(f"/proc/{pid}/environ").read_bytes())
 
     ran = run_confined(command, cell.view, PLAIN, on_output=look)
@@ -193,17 +194,13 @@ class TestBeside:
 
     def test_it_ends_with_the_block(self) -> None:
         """Nobody waited for it, or something was raised: it is gone."""
-
-        def left() -> list[str]:
-            return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-
-        before = left()
+        others = children_of_others()
         with beside(SLEEP):
-            assert len(left()) == len(before) + 1
-        assert left() == before
+            assert len(children() - others) == 1
+        assert children() <= others
         with pytest.raises(KeyboardInterrupt), beside(SLEEP):
             raise KeyboardInterrupt
-        assert left() == before
+        assert children() <= others
 
     @pytest.mark.parametrize("after_ms", [0.5, 1, 2, 3, 5])
     def test_an_interruption_at_its_start_leaves_nobody(self, after_ms: float) -> None:
@@ -212,6 +209,7 @@ class TestBeside:
         def interrupt(*_: object) -> None:
             raise KeyboardInterrupt
 
+        others = children_of_others()
         before = signal.signal(signal.SIGALRM, interrupt)
         try:
             with pytest.raises(KeyboardInterrupt):
@@ -219,7 +217,7 @@ class TestBeside:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        assert Path(f"/proc/self/task/{os.getpid()}/children").read_text() == ""
+        assert children() <= others
 
     @staticmethod
     def _interrupted(after_ms: float) -> None:
