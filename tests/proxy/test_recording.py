@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,6 +187,25 @@ def test_what_differs_from_run_to_run_does_not_matter(tmp_path: Path) -> None:
         assert answer.status == 409 and "not on tape" in answer.words
         assert client.ask("/v1/messages/count_tokens", body).status == 409
         assert proxy.failures == {"tape": 2}
+
+
+def test_how_long_a_command_took_does_not_matter(tmp_path: Path) -> None:
+    """Codex writes seconds and a random name above each output; the output itself is part of the question."""
+    path, body = ANTHROPIC.asking(stream=False)
+
+    def asking(output: str, seconds: str, chunk: str) -> dict[str, Any]:
+        text = f"Chunk ID: {chunk}\nWall time: {seconds} seconds\nOutput:\n{output}"
+        return {**body, "messages": [*body["messages"], {"role": "user", "content": text}]}
+
+    with (
+        providing(lambda _: ANTHROPIC.reply(stream=False)) as provider,
+        Lines(str(tmp_path / "tape")) as lines,
+        proxied(provider.url, tape=Tape.recording(lines.write)) as (_, client),
+    ):
+        assert client.ask(path, asking("4 passed", "0", "f4a6f5")).status == 200
+    with proxied(NOBODY, tape=Tape.replaying((tmp_path / "tape").read_text().splitlines())) as (_, client):
+        assert client.ask(path, asking("4 passed", "0.1234", "0b3c21")).status == 200
+        assert client.ask(path, asking("5 passed", "0", "f4a6f5")).status == 409
 
 
 def test_a_question_asked_twice_has_two_answers() -> None:

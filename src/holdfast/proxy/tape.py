@@ -7,7 +7,7 @@
 Several tapes one after the other are a tape.
 
 Invariants
-  T1  A request is known by method, path and body, without what differs from run to run (VOLATILE).
+  T1  A request is known by method, path and body, without what differs from run to run (VOLATILE, _VOLATILE_TEXT).
   T2  Neither key nor token is on a tape: requests are there as digests, and answers are searched before.
   T3  In replay, what is not on the tape is refused. It is never asked upstream.
   T4  The same question asked again gets the next of its answers; the last one is repeated.
@@ -21,6 +21,7 @@ import base64
 import binascii
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
@@ -33,6 +34,8 @@ from holdfast.proxy.refusals import Refused
 FORMAT = "holdfast/1"
 # Names for accounts, caches and sessions: made anew in each run, and nothing to the answer.
 VOLATILE = frozenset({"metadata", "user", "prompt_cache_key", "safety_identifier", "client_metadata", "stream_options"})
+# What codex writes above the output of each command: how long it took, and a name for it that is random.
+_VOLATILE_TEXT = re.compile(r"(?:Wall time: [0-9.]{1,20}|Chunk ID: [0-9a-f]{1,20})(?![0-9a-zA-Z])")
 _HIDDEN = b"[masked]"
 
 WriteLine: TypeAlias = Callable[[Mapping[str, object]], None]
@@ -118,7 +121,7 @@ class Tape:
 
 def request_digest(method: str, path: str, body: Body | None) -> str:
     kept = None if body is None else {name: value for name, value in body.items() if name not in VOLATILE}
-    text = json.dumps([method, path, kept], sort_keys=True, separators=(",", ":"))
+    text = _VOLATILE_TEXT.sub("", json.dumps([method, path, kept], sort_keys=True, separators=(",", ":")))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
