@@ -5,7 +5,6 @@ No test can read or change the real user's keys, configuration, ledger anchors o
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import shutil
@@ -34,9 +33,6 @@ settings.register_profile("holdfast", deadline=None, suppress_health_check=[Heal
 settings.load_profile("holdfast")
 
 _HOMES = ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")
-# select() takes none above 1023.
-_MANY_DESCRIPTORS, _MOST_DESCRIPTORS = 300, 900
-_allowed = [_MANY_DESCRIPTORS]
 # Set by git when it runs a hook, and then every git started here would work on the wrong repository.
 _GIT_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
 _IDENTITY = {"NAME": "Test", "EMAIL": "test@example.invalid"}
@@ -128,16 +124,6 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     directory = tmp_path_factory.mktemp("home")
     _isolate(monkeypatch, directory)
     return directory
-
-
-@pytest.fixture(autouse=True)
-def _few_descriptors() -> Iterator[None]:
-    """Tests leave workspaces to the garbage collector, which does not know that each holds descriptors."""
-    yield
-    if len(os.listdir("/proc/self/fd")) > _allowed[0]:
-        gc.collect()
-        # What is still open is in use: not to be looked for after every test.
-        _allowed[0] = min(len(os.listdir("/proc/self/fd")) + _MANY_DESCRIPTORS, _MOST_DESCRIPTORS)
 
 
 @pytest.fixture

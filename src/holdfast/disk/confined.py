@@ -6,6 +6,8 @@ Invariants
   D2  Whoever renames a directory says so (`forget_below`); a cached descriptor never outlives its name.
   D3  At most `capacity` descriptors are cached; the two used last are never the ones closed.
 
+  D4  A root that nobody refers to any more holds no descriptor, also where nobody closed it.
+
 Descriptors that `directory` gives are borrowed: use them at once, never keep or close them.
 Who works in one directory while others are opened asks for a descriptor of its own (`open_directory`).
 """
@@ -25,11 +27,12 @@ class Root:
     """One directory and everything beneath it on the same file system."""
 
     def __init__(self, path: str, calls: Calls = CALLS) -> None:
+        self.fd = -1
+        self._open: dict[str, int] = {}
         self.path = os.path.abspath(path)
         self.calls = calls
         self.fd = calls.open(self.path, _DIRECTORY | os.O_CLOEXEC)
         self.capacity = CACHE
-        self._open: dict[str, int] = {}
         # Loops ask for the same directory again and again; this answers without touching the cache's order.
         self._last, self._last_fd = "", self.fd
 
@@ -68,9 +71,17 @@ class Root:
 
     def close(self) -> None:
         self.forget()
-        if self.fd >= 0:
-            self.calls.close(self.fd)
-            self.fd = self._last_fd = -1
+        fd, self.fd, self._last_fd = self.fd, -1, -1
+        if fd >= 0:
+            self.calls.close(fd)
+
+    def __del__(self) -> None:
+        # Past `calls`: whatever counts or interrupts those decides when, and the garbage collector does not know it.
+        fds = [fd for fd in (self.fd, *self._open.values()) if fd >= 0]
+        self.fd = self._last_fd = -1
+        self._open.clear()
+        for fd in fds:
+            os.close(fd)
 
     def __enter__(self) -> Root:
         return self
