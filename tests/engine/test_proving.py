@@ -312,6 +312,35 @@ def test_nobody_s_consent_is_assumed(ground: Ground) -> None:
     assert ground.hf.undo(landed.id, approved_by="me").approved_by == "me"
 
 
+@pytest.mark.parametrize("name", [" ", "\t\n", "\u200b", "\u3164 \u00ad", "\x00"])
+def test_a_name_that_shows_nothing_is_nobody_s(ground: Ground, name: str) -> None:
+    """Such a name approves nothing, signs nothing, and does not become the login's: it is as if none was given."""
+    with refused(ground, ApprovalNeeded, 3, ""), ground.hf.transaction("tidy", approved_by=name) as tx:
+        tx.write("a.txt", b"1")
+    simulated = ground.hf.simulate(ground.plan(put("a.txt", b"1")))
+    decision = ground.hf.evaluate(simulated)
+    with pytest.raises(ApprovalNeeded, match="nobody's name"):
+        ground.hf.approve(decision, by=name)
+    assert not any(entry.kind == "approval" for entry in ground.hf.ledger.entries())
+    landed = ground.hf.execute(simulated, approved_by=f" {ME}\n")
+    assert landed.approved_by == ME
+    with refused(ground, ApprovalNeeded, 3, "needs somebody's consent", ending=""):
+        ground.hf.undo(landed.id, approved_by=name)
+
+
+def test_the_refusal_of_a_block_says_what_can_be_done_about_it(ground: Ground) -> None:
+    """No command can approve what was not kept, so it is `approved_by` that is named, or `keep` where that is not
+    enough; of what was kept the command is named."""
+    with pytest.raises(ApprovalNeeded) as caught, ground.hf.transaction("tidy") as tx:
+        tx.write("a.txt", b"1")
+    assert 'approved_by="' in caught.value.hint
+    simulated = ground.hf.simulate(ground.plan(put("a.txt", b"1")))
+    kept = ground.hf.keep(simulated, ground.hf.verify(simulated))
+    with pytest.raises(ApprovalNeeded) as caught:
+        ground.hf.execute(kept)
+    assert f"holdfast approve {kept.report.id}" in caught.value.hint
+
+
 def _risky(ground: Ground, **said: str) -> None:
     with ground.hf.transaction("continuous integration", **said) as tx:
         tx.write(".github/workflows/x.yml", b"on: push\n")

@@ -91,6 +91,27 @@ def test_what_took_two_people_does_not_return_by_one(ground: Ground) -> None:
     assert told.message == "2 people must approve what this brings back"
 
 
+@pytest.mark.parametrize("verb", ["undo", "restore"])
+def test_a_high_risk_returns_by_consent_that_is_spelled_out(ground: Ground, verb: str) -> None:
+    """`undo` and `restore` take the plan's id that their refusal names, and nothing else does."""
+    plan = ground.plan(put(_CI, b"on: [push, pull_request]\n"))
+    landed = ground.hf.execute(ground.hf.simulate(plan), approved_by=ME, consent=plan.id)
+    moment = ground.hf.show(landed.id)[0].at_ns
+    undo = ground.hf.undo(landed.id, approved_by=ME).id
+
+    def back(consent: str) -> None:
+        if verb == "undo":
+            ground.hf.undo(undo, approved_by=ME, consent=consent)
+        else:
+            ground.hf.restore(moment, approved_by=ME, consent=consent)
+
+    for consent in ("", "p-nothing"):
+        with nothing_changes(ground), pytest.raises(ApprovalNeeded) as caught:
+            back(consent)
+    back(caught.value.hint.split('consent="')[1].rstrip('"'))
+    assert (ground / _CI).read_bytes() == b"on: [push, pull_request]\n"
+
+
 def test_an_action_outside_the_files_is_judged_when_it_returns(ground: Ground) -> None:
     """What a redo does to services cannot be rehearsed: it is asked about at its risk, as it was the first time."""
     restart = Service(Call("http://127.0.0.1:9/"), Call("http://127.0.0.1:9/", "DELETE"))

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidPath
-from holdfast.model.path import ancestors_of, checked_path, is_protected, parent_of, person_folded
+from holdfast.model.path import ancestors_of, checked_path, is_protected, parent_of, person_folded, person_name
 
 _name = st.text(min_size=1, max_size=20) | st.sampled_from([".", "..", ".git", ".holdfast", "a"])
 _path = st.lists(_name, min_size=1, max_size=5).map("/".join) | st.text()
@@ -60,3 +60,9 @@ def test_a_name_with_characters_that_do_not_show_is_an_alias(name: str, blank: s
 def test_a_person_has_one_name(name: str) -> None:
     """Blanks around it, its case, and characters that do not show make nobody else of somebody."""
     assert person_folded(name) == person_folded("alice")
+
+
+def test_a_name_that_shows_nothing_is_none() -> None:
+    """Blanks around a name go; what has nothing that can be seen names nobody."""
+    assert (person_name(" Anna Lee\n"), person_name("!"), person_name("😀")) == ("Anna Lee", "!", "😀")
+    assert [person_name(name) for name in ("", " ", "\u200b\u3164", "\x00 \x00", "\ufe0f")] == [""] * 5

@@ -41,7 +41,7 @@ from holdfast.model.approval import Answer, Approval
 from holdfast.model.canonical import Json, digest_of, whole_characters
 from holdfast.model.configuration import Settings
 from holdfast.model.decision import Decision
-from holdfast.model.path import printable
+from holdfast.model.path import person_name, printable
 from holdfast.model.simulation import Simulation
 from holdfast.model.tables import Source as LayerSource
 from holdfast.settings import load, places_of
@@ -52,6 +52,7 @@ from holdfast.store.signing import Signer, is_signed, load_or_create_signer
 from holdfast.workspace.site import Site
 
 _MOST_INSTRUCTIONS = 100
+_UNCHANGED = "Nothing was changed."
 
 
 class Custody(NamedTuple):
@@ -172,12 +173,15 @@ class Governance:
         return self._signed("reject", about, by, reason)
 
     def _signed(self, said: Answer, about: _About, by: str, reason: str) -> Approval:
+        name = person_name(by) if by else self.me()
+        if not name:
+            raise ApprovalNeeded(f'"{printable(by)}" is nobody\'s name, and somebody has to answer', hint=_UNCHANGED)
         now = time.time_ns()
         lifetime = self.policy().scalars.approval_lifetime_ms * 1_000_000
         approval = Approval(
             id="a-" + b32encode(os.urandom(10)).decode("ascii").lower()[:12],
             answer=said,
-            by=whole_characters(by.strip() or self.me()),
+            by=whole_characters(name),
             key="",
             **about._asdict(),
             issued_ns=now,
@@ -200,7 +204,7 @@ class Governance:
 
     def me(self) -> str:
         """The name this user approves under."""
-        return whole_characters(self.settings().me.strip() or self._login)
+        return whole_characters(person_name(self.settings().me) or self._login)
 
     def standing(self, decision: Decision, custody: Custody) -> Standing:
         """What all the answers in the ledger are worth, now."""
@@ -326,5 +330,5 @@ def _hint(error: Exception, report: Simulation, decision: Decision) -> str:
     if isinstance(error, ApprovalNeeded):
         return f"Nothing was changed. Approve with: {approving(decision, report.plan_id)}"
     if isinstance(error, (Blocked, Denied)):
-        return "Nothing was changed."
+        return _UNCHANGED
     return f"Nothing was changed. Simulate again: holdfast simulate {report.plan_id}"

@@ -42,7 +42,7 @@ from holdfast.model.patch import FilePatch, Patch, rendered, reverse
 from holdfast.model.patch_rules import GRAVE, Objection, Scope, validate
 from holdfast.model.patch_state import Standing
 from holdfast.model.patch_text import MOST_BYTES, parse
-from holdfast.model.path import person_folded, printable
+from holdfast.model.path import person_folded, person_name, printable
 from holdfast.model.plan import Plan
 from holdfast.store.database import Row
 from holdfast.store.patch_history import PatchHistory
@@ -163,7 +163,7 @@ class Patches:
         return self.history.move(patch, "dropped", self._now(), by=self._person(by), reason=reason)
 
     def _person(self, by: str) -> str:
-        name = (by or self._pipeline.governance.me()).strip()
+        name = person_name(by or self._pipeline.governance.me())
         agents = {*NAMES, *(agent.name for agent in self._pipeline.governance.settings().agents)} - {"manual"}
         if not name or person_folded(name) in {person_folded(agent) for agent in agents}:
             raise Denied(

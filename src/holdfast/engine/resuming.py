@@ -50,6 +50,11 @@ def rejectable(site: Site, id: str) -> Simulation:
     return load_simulation(site, id).report
 
 
+def is_kept(site: Site, id: str) -> bool:
+    """Can another command take it up?"""
+    return id in Dossiers(site.state, "simulations").ids()
+
+
 def kept_with(site: Site, simulated: Simulated, verified: Verified) -> Simulated:
     """The simulation with its receipts in the report, so that one digest covers both, kept under its new id."""
     report = replace(

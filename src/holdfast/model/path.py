@@ -99,6 +99,11 @@ def person_folded(name: str) -> str:
     return " ".join(folded(name).split())
 
 
+def person_name(text: str) -> str:
+    """A person's name without the blanks around it; empty where it shows nothing, since such a name is nobody's."""
+    return text.strip() if any(ch != " " and _is_plain(ch) for ch in person_folded(text)) else ""
+
+
 def parent_of(path: str) -> str:
     """The directory a path is in; the empty string is the workspace itself."""
     return path.rpartition("/")[0]

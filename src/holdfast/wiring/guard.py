@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import ApprovalNeeded, HoldfastError, VerificationFailed
 from holdfast.model.canonical import Json
+from holdfast.model.path import person_name
 from holdfast.store.database import Records, Row
 from holdfast.store.ledger import Ledger
 from holdfast.wiring.login import user
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
     from holdfast.workspace.keeping import Reclaimed
     from holdfast.workspace.recovery import Unsettled
     from holdfast.workspace.tree import Snapshot
+
+_WHO = 'Nothing was changed. Say who approves it: approved_by="…"'
+_KEEP = "Nothing was changed. Keep it, so that others can approve it: hf.keep(simulated, verified)"
 
 
 class Holdfast:
@@ -262,7 +266,9 @@ class Holdfast:
         `way` is the way back that `again` made the simulation of.
         """
         from holdfast.engine.refusals import require_passed, require_typed
+        from holdfast.engine.resuming import is_kept
 
+        approved_by = person_name(approved_by or "")
         proof = verified if verified is not None else self.verify(simulated)
         judged = decision
         try:
@@ -276,7 +282,12 @@ class Holdfast:
             raise
         job = way and way.job
         self.last = self.pipeline.land(simulated, proof, judged, approved_by=approved_by, job=job)
-        self.pipeline.raise_failure()
+        try:
+            self.pipeline.raise_failure()
+        except ApprovalNeeded as error:
+            if decision is None and not is_kept(self.site, simulated.report.id):  # no command knows this simulation
+                error.hint = _WHO if not approved_by else _KEEP if way is None else error.hint
+            raise
         return self.last
 
     def keep(self, simulated: Simulated, verified: Verified) -> Simulated:
@@ -333,10 +344,9 @@ class Holdfast:
 
         It takes a person's consent in any case, since no policy is asked about what goes.
         """
-        if not approved_by.strip():
-            raise ApprovalNeeded(
-                "going back needs somebody's consent", hint='Nothing was changed. Say who approves it: approved_by="…"'
-            )
+        approved_by = person_name(approved_by or "")
+        if not approved_by:
+            raise ApprovalNeeded("going back needs somebody's consent", hint=_WHO)
         if way.job.revives:
             return self.execute(self.again(way), approved_by=approved_by, consent=consent, way=way)
         self.last = self.pipeline.execute(way.job, approved_by=approved_by)
@@ -351,20 +361,21 @@ class Holdfast:
             return nullcontext()
         return self.runs.taking_back(way.job.undoes, way.job.revives)
 
-    def undo(self, id: str, *, approved_by: str = "") -> Execution:
+    def undo(self, id: str, *, approved_by: str = "", consent: str = "") -> Execution:
         """Take an execution back; ApprovalNeeded unless `approved_by` says who wants it.
 
+        `consent` is for one that revives something of a high risk, as in `execute`; the refusal tells what to say.
         A task that landed it is to do again, unticked and committed so.
         """
-        return self._taken_back(self.preview_undo(id), approved_by)
+        return self._taken_back(self.preview_undo(id), approved_by, consent)
 
-    def restore(self, at_ns: int, *, approved_by: str = "") -> Execution:
+    def restore(self, at_ns: int, *, approved_by: str = "", consent: str = "") -> Execution:
         """The same for everything that landed since."""
-        return self._taken_back(self.preview_restore(at_ns), approved_by)
+        return self._taken_back(self.preview_restore(at_ns), approved_by, consent)
 
-    def _taken_back(self, way: Return, approved_by: str) -> Execution:
+    def _taken_back(self, way: Return, approved_by: str, consent: str) -> Execution:
         with self.taking_back(way) as follow:
-            execution = self.go_back(way, approved_by=approved_by)
+            execution = self.go_back(way, approved_by=approved_by, consent=consent)
             if follow is not None:
                 follow(execution.id)
         return execution
