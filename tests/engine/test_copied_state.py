@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -10,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from guarded import ME, Ground, Tree, guard, put
-from holdfast.errors import Conflict
-from holdfast.model.plan import Chmod, Delete, Move
+from guarded import ME, Ground, Interloper, Tree, guard, put
+from holdfast.errors import Conflict, NeedsHuman
+from holdfast.model.plan import Chmod, CommandCheck, Delete, Move
 
 
 def _copied(state: Path, aside: Path, *options: str) -> None:
@@ -93,6 +94,48 @@ def test_a_later_edit_is_merged_with_old_text_from_a_copied_state(tmp_path: Path
     ground = Ground(ground.path)
     ground.hf.undo(execution.id, approved_by=ME)
     assert (ground / "a").read_bytes() == text.replace(b"line 17\n", b"mine\n")
+
+
+@pytest.mark.parametrize("copied", [_with_attributes, _archived])
+def test_what_waits_for_a_person_can_be_decided_over_a_copied_state(
+    tmp_path: Path, copied: Callable[[Path, Path], None]
+) -> None:
+    """The record that it waits is no record of its end: a copy made since is no old one, and is gone on with."""
+    ground = guard(tmp_path / "workspace", {"a": b"old a", "b": b"old b"})
+    meddler = CommandCheck(("sh", "-c", "echo theirs > b; exit 1"), 1_000)
+    with pytest.raises(NeedsHuman):
+        ground.apply(put("a", b"new a"), put("b", b"new b"), health=(meddler,))
+    ground.hf.close()
+    copied(ground.state, tmp_path / "aside")
+    ground = Ground(ground.path)
+    with pytest.raises(NeedsHuman, match="b"):
+        ground.hf.recover()
+    ground.hf.recover(accept=True)
+    assert ((ground / "a").read_bytes(), (ground / "b").read_bytes()) == (b"old a", b"theirs\n")
+    row = ground.hf.log()[0]
+    assert row.status == "FAILED"
+    assert b"old b" in [slot.read_bytes() for slot in (ground.state / "kept" / row.id).iterdir()]
+
+
+def test_a_rollback_that_broke_off_is_finished_from_a_copied_state(tmp_path: Path) -> None:
+    """The disk failed in the middle of it, the execution waits, and the state is copied to a better one."""
+    ground = guard(tmp_path / "workspace", {"a": b"old a", "b": b"old b"}, calls := Interloper())
+
+    def broken() -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    ready = ground.ready(ground.plan(put("a", b"new a"), put("b", b"new b"), health=(CommandCheck(("false",), 1_000),)))
+    calls.arm("exchange", broken, skip=3)  # two forward; the second one back
+    with pytest.raises(NeedsHuman):
+        ready.execute()
+    assert calls.struck == 1
+    assert {(ground / name).read_bytes()[:3] for name in "ab"} == {b"old", b"new"}
+    ground.hf.close()
+    _with_attributes(ground.state, tmp_path / "aside")
+    ground = Ground(ground.path)
+    ground.hf.recover()
+    assert ((ground / "a").read_bytes(), (ground / "b").read_bytes()) == (b"old a", b"old b")
+    assert ground.hf.log()[0].status == "ROLLED_BACK"
 
 
 def _changed(tmp_path: Path) -> tuple[Ground, str, Tree]:

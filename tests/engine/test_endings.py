@@ -12,7 +12,7 @@ import pytest
 from guarded import ME, Ground, Interloper, guard, in_child, put
 from holdfast.cli.documents import execution_document
 from holdfast.errors import HoldfastError
-from holdfast.model.plan import Call, CommandCheck, Plan, Service
+from holdfast.model.plan import Call, CommandCheck, Launch, Plan, Service
 from holdfast.testing import At, FaultyCalls, KillAt
 
 _FILES = {"a": b"old a", "b": b"old b"}
@@ -114,12 +114,17 @@ def _accepted(path: Path) -> Ground:
 
 def _put_right(path: Path) -> Ground:
     ground = _left(path)
-    (ground / "b").unlink()
-    (folder,) = (ground.state / "journal").glob("e-*")
-    log = next(slot for slot in folder.iterdir() if slot.name.isdecimal() and slot.read_bytes() == b"old b")
-    log.rename(ground / "b")  # a person puts the old file back from where the message says that it is kept
+    _put_back(ground)
     ground.hf.recover(accept=True)
     return ground
+
+
+def _put_back(ground: Ground) -> None:
+    """As a person does: the old file, from where the message says that it is kept."""
+    (ground / "b").unlink()
+    (folder,) = (ground.state / "journal").glob("e-*")
+    slot = next(slot for slot in folder.iterdir() if slot.name.isdecimal() and slot.read_bytes() == b"old b")
+    slot.rename(ground / "b")
 
 
 def _interrupted(path: Path) -> Ground:
@@ -211,3 +216,26 @@ def test_a_lost_table_costs_only_the_steps(tmp_path: Path, name: str) -> None:
     assert [moment["status"] for moment in shown["history"]][-2:] == [ending.before, ending.state]
     assert [item["path"] for item in shown.get("divergence", ())] == list(ending.divergence)
     assert ending.reason in "\n".join(shown["errors"])
+
+
+@pytest.mark.parametrize("accept", [True, False])
+def test_what_the_first_process_measured_stays_when_a_person_decides(tmp_path: Path, *, accept: bool) -> None:
+    """What the health checks said, with their log, and what was taken back outside the files are told as before."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    plan = Plan("stay", (*_STEPS, Service(Launch(("sleep", "300")))), health=(_MEDDLER,))
+    _refused(lambda: ground.hf.execute(ground.hf.simulate(plan), approved_by=ME, consent=plan.id))
+    id = ground.hf.log()[0].id
+    before = _document(ground, id)
+    assert [receipt["passed"] for receipt in before["receipts"]] == [False]
+    assert before["services_taken_back"]
+    if not accept:
+        _put_back(ground)
+    ground.hf.recover(accept=accept)
+    after = _document(ground, id)
+    assert after["state"] == ("FAILED" if accept else "ROLLED_BACK")
+    kept = ("receipts", "services_taken_back", "divergence_not_looked_at", "approval_time")
+    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+
+
+def _document(ground: Ground, id: str) -> dict[str, Any]:
+    return execution_document(*ground.hf.show(id))

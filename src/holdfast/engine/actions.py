@@ -126,7 +126,7 @@ def take_back_after_crash(
     if accepted or found.outcome == "LEFT":
         return leave(site, found, [Divergence(item.what, item.why) for item in stands])
     raise NeedsHuman(
-        f"{found.txn} was interrupted; its files are as before, but {'; '.join(item.sentence for item in stands)}",
+        f"{found.txn} is not settled: its files are as before, but {'; '.join(item.sentence for item in stands)}",
         hint="Put it right and run 'holdfast recover', or leave it so with 'holdfast recover --accept'.",
         changed=True,
     )

@@ -444,7 +444,8 @@ class Pipeline:
     def _is_unsettled(self, txn: str) -> bool:
         try:
             self.ledger.head()
-            return self.ledger.find(KIND, txn) is None
+            entry = self.ledger.find(KIND, txn)
+            return entry is None or is_open(entry)
         except Tampering:
             return False
 

@@ -110,7 +110,7 @@ def _begun(found: Unsettled, record: Mapping[str, Any], entry: Entry | None) -> 
         approved_by=str(header["approved_by"]),
         approved_at_ns=record["approved_at_ns"],
         history=tuple(Moment(status, record["began_ns"]) for status in _ON_THE_WAY[:3]),
-        receipts=tuple(Receipt(**row) for row in record["receipts"]),
+        receipts=tuple(map(_receipt, record["receipts"])),
         changes=found.operations,
     )
     history, errors, divergence = (known.get(name) for name in ("history", "errors", "divergence"))
@@ -121,7 +121,17 @@ def _begun(found: Unsettled, record: Mapping[str, Any], entry: Entry | None) -> 
         execution = replace(execution, errors=tuple(str(error) for error in errors))
     if isinstance(divergence, list):
         execution = replace(execution, divergence=tuple(Divergence(*map(str, row)) for row in divergence))  # type: ignore[arg-type]
-    return execution
+    return _so_far(execution, known)
+
+
+def _so_far(execution: Execution, known: Mapping[str, Json]) -> Execution:
+    """With what an entry has that was written while the execution waited for a person."""
+    receipts, taken_back = known.get("receipts"), known.get("taken_back")
+    if isinstance(receipts, list):
+        execution = replace(execution, receipts=tuple(_receipt(row) for row in receipts if isinstance(row, dict)))
+    if isinstance(taken_back, list):
+        execution = replace(execution, taken_back=tuple(map(str, taken_back)))
+    return replace(execution, not_looked_at=str(known.get("not_looked_at", "")))
 
 
 def _ended(begun: Execution, found: Unsettled, measured: _Ended, deeds: Sequence[Deed]) -> Execution:
@@ -176,6 +186,10 @@ def _deeds(site: Site, found: Unsettled) -> tuple[Deed, ...]:
     finally:
         site.calls.close(directory)
     return tuple(Deed(0, 0, "" if number in done else _UNKNOWN_DEED) for number in range(len(announced)))
+
+
+def _receipt(row: Mapping[str, Any]) -> Receipt:
+    return Receipt(**{**row, "command": tuple(row["command"])})
 
 
 def _record(header: Mapping[str, Json]) -> dict[str, Any] | None:

@@ -192,7 +192,7 @@ def _body(closing: Closing) -> dict[str, Json]:
     header = closing.header
     if closing.execution is not None:
         status = str(closing.execution.status)
-        errors: list[Json] = list(closing.execution.errors)
+        errors: list[Json] = [whole_characters(error) for error in closing.execution.errors]
     else:
         status = _STATUS[closing.outcome]
         errors = [] if closing.outcome == "COMMITTED" else [NOT_FINISHED]
@@ -204,7 +204,7 @@ def _body(closing: Closing) -> dict[str, Json]:
         "execution_id": closing.txn,
         "status": status,
         "landed": status in LANDED,
-        **({"open": True} if closing.outcome == "OPEN" else {}),
+        **({"open": True, **_so_far(closing.execution)} if closing.outcome == "OPEN" else {}),
         "root": closing.root,
         "changes": closing.operations,
         "kept": closing.outcome in ("COMMITTED", "LEFT"),
@@ -222,6 +222,17 @@ def _course(execution: Execution | None) -> dict[str, Json]:
     seen = execution.divergence[:_MOST_PATHS]
     divergence: list[Json] = [[whole_characters(item.path), whole_characters(item.detail)] for item in seen]
     return {"history": history, **({"divergence": divergence} if divergence else {})}
+
+
+def _so_far(execution: Execution | None) -> dict[str, Json]:
+    """What only whoever began it knows, for the record that is made when a person has decided."""
+    if execution is None:
+        return {}
+    receipts: list[Json] = [
+        {**each._asdict(), "command": list(each.command), "detail": whole_characters(each.detail)}
+        for each in execution.receipts
+    ]
+    return {"receipts": receipts, "not_looked_at": whole_characters(execution.not_looked_at)}
 
 
 def _outside(closing: Closing) -> dict[str, Json]:

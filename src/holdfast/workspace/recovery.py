@@ -17,7 +17,7 @@ Invariants
   R4  Damage (head or log) is refused with nothing changed and nothing cleaned away.
   R5  A state that was copied, or restored from a backup, has the same objects in other inodes. An object in a slot
       that is none of those in the log, and has the very image of one of them, is taken for that one; but only while
-      the ledger, which ends where its anchor says, knows nothing of the transaction. An old copy steers nothing.
+      the ledger, which ends where its anchor says, knows no end of the transaction. An old copy steers nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from holdfast.workspace.rollback import roll_back, why_not_restorable
 from holdfast.workspace.site import JOURNAL, Site, is_txn
 
 _FILES = ("log", CONTENTS, EFFECTS)
-# Is the ledger whole up to its anchor, and without an entry of this transaction?
+# Is the ledger whole up to its anchor, and without an entry that says how this transaction ended?
 IsUnsettled: TypeAlias = Callable[[str], bool]
 
 
@@ -167,7 +167,7 @@ def _take_back(site: Site, head: Head, is_unsettled: IsUnsettled) -> Unsettled:
     if outcome.divergence:
         names = ", ".join(printable(item.path) for item in outcome.divergence)
         raise NeedsHuman(
-            f"{head.txn} was interrupted; all of it was rolled back except what somebody else changed since: {names}",
+            f"{head.txn} is not settled: all of it was rolled back except what somebody else changed since: {names}",
             hint=f"Their old content is kept in .holdfast/journal/{head.txn}. "
             "Put it right and run 'holdfast recover', or keep what is there with 'holdfast recover --accept'.",
             changed=True,
