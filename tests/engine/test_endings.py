@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,9 +12,12 @@ import pytest
 
 from guarded import ME, Ground, Interloper, guard, in_child, put
 from holdfast.cli.documents import execution_document
+from holdfast.engine.recovered import HEADER
 from holdfast.errors import HoldfastError
 from holdfast.model.plan import Call, CommandCheck, Launch, Plan, Service
+from holdfast.store.documents import packed
 from holdfast.testing import At, FaultyCalls, KillAt
+from holdfast.workspace.transaction import Transaction
 
 _FILES = {"a": b"old a", "b": b"old b"}
 _STEPS = (put("b", b"new b"), put("a", b"new a"))
@@ -239,3 +243,28 @@ def test_what_the_first_process_measured_stays_when_a_person_decides(tmp_path: P
 
 def _document(ground: Ground, id: str) -> dict[str, Any]:
     return execution_document(*ground.hf.show(id))
+
+
+@pytest.mark.parametrize("record", ["garbage", "another release"])
+def test_a_record_that_nobody_can_read_keeps_nothing_from_being_settled(tmp_path: Path, record: str) -> None:
+    """A journal that another release left open is rolled back and settled, if without its steps."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    odd = {"began_ns": 1, "approved_at_ns": 0, "receipts": [{"verdict": "good"}]}
+    written = "AAAA" if record == "garbage" else b64encode(packed(odd, [{"done": True}])).decode("ascii")
+    ground.hf.close()
+
+    def die() -> None:
+        there = Ground(ground.path, calls := FaultyCalls())
+        ready = there.ready(there.plan(*_STEPS))
+        empty = dict.fromkeys(("plan_id", "plan_digest", "change_set", "base", "intent", "approved_by"), "")
+        header: dict[str, Any] = {**empty, "undoes": [], "revives": [], HEADER: written}
+        transaction = Transaction(there.hf.site, "e-aaaaaaaa", header)
+        transaction.prepare(ready.change_set, ready.simulated.seen, ready.simulated.sources)
+        calls.arm(KillAt("flipped"))
+        transaction.apply()
+
+    assert in_child(die) == -9
+    ground = Ground(ground.path)
+    ground.hf.recover()
+    assert {name: (ground / name).read_bytes() for name in _FILES} == _FILES
+    assert ground.statuses() == ground.ledger_statuses() == ["ROLLED_BACK"]

@@ -52,19 +52,25 @@ def in_header(execution: Execution, reports: Sequence[StepReport]) -> dict[str, 
 
 
 def recovered_execution(site: Site, found: Unsettled, entry: Entry | None) -> Execution | None:
-    """How it went and how it ended; None for a journal of the first release, which has no record in its header."""
+    """How it went and how it ended; None for a journal of another release, with no record in its header that we know.
+
+    The workspace is repaired by then, and that is never kept from being settled.
+    """
     record = _record(found.header)
     if record is None:
         return None
+    try:
+        begun = _begun(found, record, entry)
+        reports = [_report(row, record["began_ns"]) for row in record["steps"]]
+    except (KeyError, TypeError, ValueError):
+        return None
     log = read_log(site.calls, site.state.directory(f"{JOURNAL}/{found.txn}"))
-    begun = _begun(found, record, entry)
     deeds = _deeds(site, found)
     measured = _Ended(site, log)
     if entry is not None and not is_open(entry):
         ended = _measured(begun, found, measured)  # whoever began it came as far as its entry
     else:
         ended = _ended(begun, found, measured, deeds)
-    reports = [_report(row, record["began_ns"]) for row in record["steps"]]
     seen = Measured(log.ops, (), _reads(found.header, measured), measured.image, moved=True)
     return replace(ended, steps=step_results(reports, seen, ended, deeds))
 
