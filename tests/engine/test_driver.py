@@ -25,7 +25,7 @@ from driven_run import (
     unworked,
     worked,
 )
-from guarded import Ground, guard, put
+from guarded import Ground, at_most, guard, put
 from holdfast.engine.job import job_of
 from holdfast.engine.orders import land_order_from, order_from, packed, plan_of
 from holdfast.errors import Blocked
@@ -884,6 +884,22 @@ def test_a_task_of_a_group_that_was_left_open_has_an_attempt_of_its_own(ground: 
     ended = sitting.drive({"One and 1 more": [worked(), landed("e-5")._replace(open=(two,))]})
     assert ended.state == "FINISHED" and sitting.states() == {"One": "COMPLETED", "Two": "COMPLETED"}
     assert len(sitting.works()) == 2 and sitting.record("Two").execution != "e-5"
+
+
+def test_the_task_that_an_order_is_named_by_may_be_the_one_left_open(ground: Ground) -> None:
+    """What landed for its group is over: it is not taken for its own landing again and again, but begun anew."""
+    sitting = Sitting(ground, SECTION, options=RunOptions(group="section", sync=False))
+    one, two = (sitting.record(title).task for title in ("One", "Two"))
+
+    def land_the_other(engine: HandEngine, id: str) -> None:
+        execution = landed_for_real(sitting, "One")
+        engine.end(id, packed(landed(execution)._replace(together=(two,), open=(one,))))
+
+    with at_most(30):
+        ended = sitting.drive({"One and 1 more": [worked(), land_the_other], "One": [worked(), landed("e-9")]})
+    assert ended.state == "FINISHED" and sitting.states() == {"One": "COMPLETED", "Two": "COMPLETED"}
+    assert (len(sitting.works()), sitting.record("One").execution) == (2, "e-9")
+    assert sitting.record("Two").execution not in ("", "e-9")
 
 
 def test_a_task_that_joins_a_group_under_way_is_not_completed_with_it(ground: Ground) -> None:

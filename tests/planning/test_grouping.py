@@ -133,3 +133,20 @@ def test_each_task_of_a_group_is_shown_by_its_own_evidence(added: dict[str, str]
         Task("4", "Let shared.py be quick", accept="make quick"),
     )
     assert "".join(sorted(shown_by(tasks, added, accepted=accepted))) == shown
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        ("Return None for empty strings in calc.py", False),
+        ("Handle a part that is negative in calc.py", False),
+        ("Raise a ValueError in calc.py for what is no number", False),
+        ("Let calc.py split text at a comma", True),
+        ("Make a list of parts in calc.py", True),
+    ],
+)
+def test_a_word_that_stands_in_any_program_shows_no_task(title: str, *, shown: bool) -> None:
+    """Of two tasks over one file only the first was done: the other is not taken for done by a word they share."""
+    done = 'def parse(text):\n    """A list of parts."""\n    return [int(part) for part in text.split(",")]  # comma\n'
+    tasks = (Task("1", "Add parse() to calc.py"), Task("2", title))
+    assert shown_by(tasks, {"calc.py": done}, accepted=False) == ({"1", "2"} if shown else {"1"})

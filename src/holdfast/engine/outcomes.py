@@ -225,8 +225,10 @@ class Outcomes:
             if "COMPLETED" in MOVES[other.state]  # a person may have settled it meanwhile
         ]
         if record.task in answer.open:
-            # Others of its group are done: it is begun again, with fewer beside it.
-            again = record._replace(state="PENDING", proposal="", simulation="", cleared_by="", because=_NOT_SHOWN)
+            # Others of its group are done: it is begun again, with fewer beside it. That order has landed, and is over.
+            again = record._replace(
+                state="PENDING", order="", proposal="", simulation="", cleared_by="", because=_NOT_SHOWN
+            )
             self._book.move_all((each, None) for each in (again, *landed))
             return
         self._book.move_all((each, None) for each in (done._replace(state="COMPLETED"), *landed))
