@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from guarded import Refusing, guard, put
-from holdfast.cli.ending import telling_failure
+from holdfast.cli.ending import elsewhere, telling_failure
 from holdfast.cli.landing import land
 from holdfast.cli.screen import Screen
 from holdfast.errors import HoldfastError, PartlyDone, VerificationFailed
@@ -54,6 +55,24 @@ def test_a_change_that_landed_unrecorded_is_told_with_its_execution(tmp_path: Pa
     assert (caught.value.exit_status, caught.value.changed) == (1, True)
     assert "the next verb" in caught.value.hint
     assert ground.hf.last is not None and ground.hf.last.status == "COMPLETED"
+
+
+def test_a_rollback_tells_what_others_changed_elsewhere(tmp_path: Path) -> None:
+    """After the proof of its own paths, each path by its name, however many there are."""
+    meddler = CommandCheck(("sh", "-c", "for n in 1 2 3 4 5 6 7; do echo x > new$n; done; exit 1"), 100)
+    hint = _told(tmp_path, Refusing("exchange", errno.EACCES, lambda *args: False), health=(meddler,)).hint.splitlines()
+    assert hint[0] == "Rolled back: 2 paths proven byte for byte as before."
+    assert hint[1:6] == [f"  ! new{n} was created meanwhile, not by this change" for n in range(1, 6)]
+    assert hint[6].startswith("  and 2 more: holdfast show e-")
+
+
+def test_a_tree_that_was_not_looked_at_is_told_so(tmp_path: Path) -> None:
+    """Nothing is said to be unchanged that nobody looked at."""
+    ground = guard(tmp_path / "workspace", {"a": b"0"})
+    done = ground.apply(put("a", b"1"))
+    assert elsewhere(done) == []
+    (line,) = elsewhere(replace(done, not_looked_at="it has more than 200,000 paths"))
+    assert line.endswith("what others changed meanwhile was not looked at: it has more than 200,000 paths")
 
 
 _FALSE = CommandCheck(("false",), 200)

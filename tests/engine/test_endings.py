@@ -200,6 +200,8 @@ def test_every_ending_is_recorded_whole(tmp_path: Path, name: str) -> None:
     assert shown["divergence_detected"] is bool(ending.divergence)
     assert ending.reason in "\n".join(shown["errors"])
     assert bool(shown["errors"]) is bool(ending.reason) is bool(shown["abort_reason"])
+    # What nobody lived to tell is not said to be nothing.
+    assert bool(shown["divergence_not_looked_at"]) is (name in ("killed", "killed after the commit"))
     assert shown["undoable"] is (ending.state in ("COMPLETED", "PARTIAL"))
     assert ground.hf.audit().ok
 
@@ -220,6 +222,33 @@ def test_a_lost_table_costs_only_the_steps(tmp_path: Path, name: str) -> None:
     assert [moment["status"] for moment in shown["history"]][-2:] == [ending.before, ending.state]
     assert [item["path"] for item in shown.get("divergence", ())] == list(ending.divergence)
     assert ending.reason in "\n".join(shown["errors"])
+
+
+def test_recovery_records_what_it_took_back_and_what_nobody_saw(tmp_path: Path) -> None:
+    """Killed while its program ran: the record names the program that recovery ended, also where the table is lost."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    ground.hf.close()
+    plan = Plan("stay", (*_STEPS, Service(Launch(("sleep", "300")))))
+
+    def die() -> None:
+        there = Ground(ground.path, calls := FaultyCalls())
+        ready = there.ready(plan)
+        calls.arm(KillAt("commit"))
+        ready.execute()
+
+    assert in_child(die) == -9
+    ground = Ground(ground.path)
+    ground.hf.recover()
+    id = ground.hf.log()[0].id
+    shown = _document(ground, id)
+    assert (shown["state"], shown["services_taken_back"]) == ("ROLLED_BACK", ["ended sleep 300"])
+    ground.hf.close()
+    for part in ("holdfast.db", "holdfast.db-wal", "holdfast.db-shm"):
+        (ground.state / part).unlink(missing_ok=True)
+    ground = Ground(ground.path)
+    ground.hf.recover()
+    assert ground.hf.log()[0].summary["taken_back"] == ["ended sleep 300"]
+    assert _document(ground, id)["divergence_not_looked_at"] == shown["divergence_not_looked_at"] != ""
 
 
 @pytest.mark.parametrize("accept", [True, False])

@@ -7,10 +7,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.cli.documents import execution_document
+from holdfast.cli.screen import shown
 from holdfast.cli.words import proven_as_before
 from holdfast.errors import HoldfastError, VerificationFailed
 from holdfast.model.execution import result_word
 from holdfast.model.path import printable
+
+_MOST_TOLD = 5
 
 if TYPE_CHECKING:
     from holdfast.cli.screen import Screen
@@ -42,12 +45,22 @@ def _document(hf: Holdfast, execution: Execution) -> dict[str, object]:
         return {"kind": "execution", "id": execution.id, "status": result_word(execution.status)}
 
 
+def elsewhere(execution: Execution) -> list[str]:
+    """What others changed meanwhile, in a line or a few, or why nobody looked: it is theirs, and decides nothing."""
+    lines = [f"  ! {printable(item.path)} {shown(item.detail)}" for item in execution.divergence[:_MOST_TOLD]]
+    if len(execution.divergence) > _MOST_TOLD:
+        lines.append(f"  and {len(execution.divergence) - _MOST_TOLD:,} more: holdfast show {execution.id}")
+    if execution.not_looked_at:
+        lines.append(f"  . what others changed meanwhile was not looked at: {shown(execution.not_looked_at)}")
+    return lines
+
+
 def _complete(error: HoldfastError, execution: Execution) -> None:
     if execution.status == "ROLLED_BACK":
         error.changed = False
         if any(not receipt.passed for receipt in execution.receipts):
             error.message = f"Health: {error.message}"
-        proof = f"Rolled back: {proven_as_before(execution.proven)}."
+        proof = "\n".join([f"Rolled back: {proven_as_before(execution.proven)}.", *elsewhere(execution)])
         error.hint = "\n".join(filter(None, (proof, _what_was_said(error, execution), error.hint)))
     elif execution.status == "ABORTED":
         error.hint = f"{error.hint or 'Nothing was changed.'}\n{_what_was_said(error, execution)}".rstrip()

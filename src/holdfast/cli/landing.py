@@ -6,13 +6,9 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.checks_told import tell_receipts
 from holdfast.cli.documents import execution_document
-from holdfast.cli.ending import telling_failure
-from holdfast.cli.screen import shown
+from holdfast.cli.ending import elsewhere, telling_failure
 from holdfast.cli.words import count, duration
 from holdfast.errors import PartlyDone
-from holdfast.model.path import printable
-
-_MOST_TOLD = 5
 
 if TYPE_CHECKING:
     from holdfast.cli.screen import Screen
@@ -43,7 +39,8 @@ def land(
     document = execution_document(*hf.show(execution.id)) if screen.form != "text" else {}
     tell_receipts(screen, "Healthy", execution.receipts[len(verified.receipts) :])
     screen.say(f"Applied {count(execution.changes, 'change')} in {duration(_without_health(execution))}.")
-    tell_elsewhere(screen, execution)
+    for line in elsewhere(execution):
+        screen.say(line)
     if execution.status == "PARTIAL":
         screen.attach("execution", document)
         raise PartlyDone(
@@ -53,15 +50,6 @@ def land(
         )
     screen.answer(document)
     screen.say(f"Undo with: holdfast undo {execution.id}")
-
-
-def tell_elsewhere(screen: Screen, execution: Execution) -> None:
-    """What others changed meanwhile, in a line or a few: it is theirs, and decides nothing."""
-    for item in execution.divergence[:_MOST_TOLD]:
-        screen.say(f"  ! {printable(item.path)} {shown(item.detail)}")
-    if len(execution.divergence) > _MOST_TOLD:
-        more = len(execution.divergence) - _MOST_TOLD
-        screen.say(f"  and {more:,} more: holdfast show {execution.id}")
 
 
 def _without_health(execution: Execution) -> int:

@@ -116,8 +116,8 @@ def _show_details(screen: Screen, document: Mapping[str, Any]) -> None:
     tell_outcomes(screen, document["receipts"])
     for item in document["divergence"]:
         screen.say(f"  ! {printable(item['path'])} {shown(item['detail'])}")
-    if document.get("divergence_not_looked_at"):
-        screen.say(f"  . the rest of the tree: {shown(document['divergence_not_looked_at'])}")
+    if why_not := document.get("divergence_not_looked_at"):
+        screen.say(f"  . what others changed meanwhile was not looked at: {shown(why_not)}")
     screen.say(f"Took      {duration(document['duration_ms'])}")
 
 

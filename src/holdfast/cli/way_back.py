@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.cli.checks_told import tell_receipts
 from holdfast.cli.consent import require_consent
 from holdfast.cli.documents import change_document, execution_document
-from holdfast.cli.ending import telling_failure
+from holdfast.cli.ending import elsewhere, telling_failure
 from holdfast.cli.gate_told import require_approval, tell_decision
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.summary import summary
@@ -51,6 +51,8 @@ def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bo
         screen.answer({**execution_document(*hf.show(execution.id)), **_notes(way)})
         told = f", {count(len(way.services), 'service action')}" if way.services else ""
         screen.say(f"Restored {count(execution.changes, 'path')}{told} in {duration(execution.duration_ms)}.")
+        for line in elsewhere(execution):
+            screen.say(line)
         screen.say(f"Redo with: holdfast undo {execution.id}")
         if following is not None:
             _tell_followed(screen, following(execution.id))

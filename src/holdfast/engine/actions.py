@@ -120,7 +120,8 @@ def take_back_after_crash(
     with _effects(site, f"{JOURNAL}/{found.txn}") as effects:
         if not effects.standing(len(actions)) or is_recorded():
             return found
-        _, stands = take_back_all(host_of(site, settings()), effects, actions)
+        done, stands = take_back_all(host_of(site, settings()), effects, actions)
+    found = found._replace(taken_back=done)
     if not stands:
         return found
     if accepted or found.outcome == "LEFT":

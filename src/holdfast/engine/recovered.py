@@ -37,6 +37,7 @@ HEADER = "record"
 _ON_THE_WAY: tuple[Status, ...] = (
     "PENDING", "VALIDATING", "BACKING_UP", "APPLYING", "VERIFYING", "HEALTH_CHECKING"
 )  # fmt: skip
+_NOT_TOLD = "the process that began it ended first"
 _UNKNOWN_DEED = "its outcome was not recorded before the process ended"
 
 
@@ -118,6 +119,7 @@ def _begun(found: Unsettled, record: Mapping[str, Any], entry: Entry | None) -> 
         history=tuple(Moment(status, record["began_ns"]) for status in _ON_THE_WAY[:3]),
         receipts=tuple(map(_receipt, record["receipts"])),
         changes=found.operations,
+        not_looked_at="" if entry is not None else _NOT_TOLD,
     )
     history, errors, divergence = (known.get(name) for name in ("history", "errors", "divergence"))
     if isinstance(history, list):
@@ -131,13 +133,13 @@ def _begun(found: Unsettled, record: Mapping[str, Any], entry: Entry | None) -> 
 
 
 def _so_far(execution: Execution, known: Mapping[str, Json]) -> Execution:
-    """With what an entry has that was written while the execution waited for a person."""
+    """With what its entry has besides; one that was written while it waited for a person has the receipts too."""
     receipts, taken_back = known.get("receipts"), known.get("taken_back")
     if isinstance(receipts, list):
         execution = replace(execution, receipts=tuple(_receipt(row) for row in receipts if isinstance(row, dict)))
     if isinstance(taken_back, list):
         execution = replace(execution, taken_back=tuple(map(str, taken_back)))
-    return replace(execution, not_looked_at=str(known.get("not_looked_at", "")))
+    return replace(execution, not_looked_at=str(known.get("not_looked_at", execution.not_looked_at)))
 
 
 def _ended(begun: Execution, found: Unsettled, measured: _Ended, deeds: Sequence[Deed]) -> Execution:
@@ -151,7 +153,9 @@ def _ended(begun: Execution, found: Unsettled, measured: _Ended, deeds: Sequence
         return advanced(_measured(begun, found, measured), "PARTIAL" if undone else "COMPLETED", now)
     if begun.status != "FAILED":
         begun = advanced(begun, "FAILED", now)
-    begun = _measured(replace(begun, errors=begun.errors or (NOT_FINISHED,)), found, measured)
+    taken_back = (*begun.taken_back, *found.taken_back)
+    begun = replace(begun, errors=begun.errors or (NOT_FINISHED,), taken_back=taken_back)
+    begun = _measured(begun, found, measured)
     if found.outcome == "LEFT":
         left = tuple(f"{printable(item.path)} {item.detail}" for item in found.left)
         return replace(begun, errors=(*begun.errors, *left))

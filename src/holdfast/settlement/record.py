@@ -215,13 +215,19 @@ def _body(closing: Closing) -> dict[str, Json]:
 
 
 def _course(execution: Execution | None) -> dict[str, Json]:
-    """How it went, for a look when the row is lost: when each status began, and what others changed (at most 100)."""
+    """How it went, for a look when the row is lost: when each status began, and what others changed (at most 100), or
+    why that is not known."""
     if execution is None:
         return {}
     history: list[Json] = [[moment.status, moment.at_ns] for moment in execution.history]
     seen = execution.divergence[:_MOST_PATHS]
     divergence: list[Json] = [[whole_characters(item.path), whole_characters(item.detail)] for item in seen]
-    return {"history": history, **({"divergence": divergence} if divergence else {})}
+    why_not = whole_characters(execution.not_looked_at)
+    return {
+        "history": history,
+        **({"divergence": divergence} if divergence else {}),
+        **({"not_looked_at": why_not} if why_not else {}),
+    }
 
 
 def _so_far(execution: Execution | None) -> dict[str, Json]:
@@ -232,7 +238,7 @@ def _so_far(execution: Execution | None) -> dict[str, Json]:
         {**each._asdict(), "command": list(each.command), "detail": whole_characters(each.detail)}
         for each in execution.receipts
     ]
-    return {"receipts": receipts, "not_looked_at": whole_characters(execution.not_looked_at)}
+    return {"receipts": receipts}
 
 
 def _outside(closing: Closing) -> dict[str, Json]:

@@ -59,6 +59,8 @@ class Unsettled(NamedTuple):
     left: tuple[Divergence, ...] = ()
     # How many paths were looked at afterwards and are what they should be.
     proven: int = 0
+    # What was taken back outside the files by whoever finished it, in words.
+    taken_back: tuple[str, ...] = ()
 
 
 def recover(site: Site, is_unsettled: IsUnsettled) -> Unsettled | None:
