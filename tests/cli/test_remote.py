@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from holdfast.cli.address import Address, address_of
-from holdfast.errors import InvalidInput
+from holdfast.cli.remote import OUR_STATUSES
+from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.intake.changefile import read_change_file
 from ssh_host import SshHost, host_or_skip
 
@@ -74,6 +75,29 @@ def test_every_verb_is_carried_out_over_there(there: There) -> None:
     assert there("undo", done.document["id"], "--yes").status == 0
     assert (there.workspace / "old.txt").read_text() == "old\n"
     assert not (there.program.directory / ".holdfast").exists()
+
+
+def test_a_change_that_landed_in_part_over_there_is_told_as_that(there: There) -> None:
+    """Files landed and a step under `continue` failed: exit 13 and what failed, and no word of a lost connection."""
+    write = {"write": "new.txt", "content": "1"}
+    call = {"service": {"call": "http://127.0.0.1:9/x"}, "undo": {"call": "http://127.0.0.1:9/y"}}
+    file = change(there.program.directory, write, call, on_failure="continue")
+    kept = there("simulate", file, "--json").document
+    assert there("approve", kept["id"], "--plan", kept["plan_id"]).status == 0
+    done = there("execute", kept["id"])
+    assert (done.status, "not every step was done" in done.err) == (13, True)
+    assert "lost" not in done.err
+    assert (there.workspace / "new.txt").read_text() == "1"
+
+
+def test_every_error_of_ours_has_a_status_that_is_known_over_ssh() -> None:
+    """A status that the other side gives is never taken for one of ssh."""
+    kinds, known = [HoldfastError], set[int]()
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        known.add(kind.exit_status)
+    assert known <= OUR_STATUSES
 
 
 def test_doctor_speaks_of_the_other_host(there: There) -> None:

@@ -38,7 +38,7 @@ OTHER_SIDE = "over-ssh"
 _LOOKING = frozenset("doctor diff show log status audit trace policy agents tasks report patterns".split())
 # Verbs whose first operand may be a change file; what else it may be decides what is sent as it stands.
 _CHANGE_FILES = {"apply": "words", "plan": "words", "diff": "an id"}
-_OUR_STATUSES = frozenset((*range(13), 130))
+OUR_STATUSES = frozenset((*range(14), 130))
 _NOT_FOUND = (126, 127)
 _LOST_STATUS = 255
 _SSH = ("ssh", "-a", "-x", "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none",
@@ -182,7 +182,7 @@ def _carried_out(address: Address, words: list[str], verb: str, screen: Screen, 
     on_line = None if screen.form == "text" else passing.line
     argv = _ssh(address, ["-C", address.path, *words], asking=terminal, tty=terminal)
     status = attach(argv, terminal=terminal, on_line=on_line)
-    if status in _OUR_STATUSES:
+    if status in OUR_STATUSES:
         return passing.status(status, screen)
     error = _lost(address, verb)
     if passing.lines and screen.form == "json":
