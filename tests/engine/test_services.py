@@ -426,6 +426,28 @@ def test_undo_names_what_it_cannot_take_back(ground: Ground, api: Api) -> None:
     assert api.lines == ["POST /a", "POST /b", "POST /c", "DELETE /c", "DELETE /a"]
 
 
+def test_undo_says_of_no_failed_call_that_it_was_done(ground: Ground) -> None:
+    """What failed under `continue` may have had its effect, or none: that is what is told, and the rest goes back."""
+    plan = Plan("go on", (put("x", b"1"), Service(Call("http://127.0.0.1:9/x"))), on_failure="continue")
+    done = ground.hf.execute(ground.hf.simulate(plan), approved_by=ME, consent=plan.id)
+    assert done.status == "PARTIAL"
+    way = ground.hf.preview_undo(done.id)
+    told = "was begun and failed; what it did, if anything, cannot be taken back; it stays"
+    assert [(item.path, item.detail) for item in way.left] == [("POST http://127.0.0.1:9/x", told)]
+    ground.hf.go_back(way, approved_by=ME)
+    assert not (ground / "x").exists()
+
+
+def test_a_simulation_that_landed_in_part_is_spent(ground: Ground) -> None:
+    """gc removes it at once, as any that landed, however young it is."""
+    plan = Plan("go on", (put("x", b"1"), Service(Call("http://127.0.0.1:9/x"))), on_failure="continue")
+    simulated = ground.hf.simulate(plan)
+    kept = ground.hf.keep(simulated, ground.hf.verify(simulated))
+    assert ground.hf.execute(kept, approved_by=ME, consent=plan.id).status == "PARTIAL"
+    ground.hf.gc()
+    assert not list((ground.state / "simulations").glob("s-*"))
+
+
 def test_an_undo_that_fails_leaves_what_it_was_undoing(ground: Ground, site: LittleSite, api: Api) -> None:
     """A failing compensation rolls the undo back: new files, and the service runs with them."""
     api.answers["DELETE /a"] = 500

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError, NeedsHuman, Tampering, VerificationFailed
 from holdfast.execution.services import Action, Deed, Host, Program, perform_all, take_back_all
@@ -137,30 +137,40 @@ def taken_away(site: Site, past: Past) -> tuple[list[Action], list[Divergence]]:
     """What an undo of this execution has to do, newest first, and what it cannot take back."""
     back: list[Action] = []
     left: list[Divergence] = []
-    for action, ran in _standing(site, past):
-        if action.is_final:
-            left.append(Divergence(worded(action.service.effect), "was done and cannot be taken back; it stays"))
+    for standing in _standing(site, past):
+        if standing.action.is_final:
+            how = "was done and" if standing.done else "was begun and failed; what it did, if anything,"
+            left.append(Divergence(worded(standing.action.service.effect), f"{how} cannot be taken back; it stays"))
         else:
-            back.append(action._replace(back=True, ran=ran))
+            back.append(standing.action._replace(back=True, ran=standing.ran))
     return back, left
 
 
 def had_again(site: Site, past: Past) -> list[Action]:
     """What has to be done again when this execution returns, in order."""
-    return [action for action, _ in reversed(_standing(site, past))]
+    return [standing.action for standing in reversed(_standing(site, past))]
 
 
-def _standing(site: Site, past: Past) -> list[tuple[Action, bool | None]]:
-    """What a finished execution did outside the files, newest first, each with whether the service ran before."""
+class _Standing(NamedTuple):
+    """`ran`: did the service run before? `done`: a failed one may have had its effect, and nobody knows."""
+
+    action: Action
+    ran: bool | None
+    done: bool
+
+
+def _standing(site: Site, past: Past) -> list[_Standing]:
+    """What a finished execution did outside the files, newest first."""
     actions = from_header(past.log.header, past.txn)
     if not actions:
         return []
     with _effects(site, f"{KEPT}/{past.txn}") as effects:
         standing = effects.standing(len(actions))
         is_known = bool(standing) or effects.has_facts()
+        done = effects.done_numbers()
     if not is_known:
         raise Tampering(f"what {past.txn} did outside the files is no longer known", hint="Nothing was changed.")
-    return [(actions[item.number], item.ran) for item in standing]
+    return [_Standing(actions[item.number], item.ran, item.number in done) for item in standing]
 
 
 @contextmanager

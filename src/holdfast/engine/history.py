@@ -130,7 +130,7 @@ def _awaited(pipeline: Pipeline, now_ns: int, asked: frozenset[str]) -> frozense
 def _fates(pipeline: Pipeline) -> Fates:
     """Those could still land that are recorded, and neither landed nor rejected nor denied."""
     records = pipeline.records
-    landed = {str(row.summary.get("simulation")) for row in records.executions() if row.status == "COMPLETED"}
+    landed = {str(row.summary.get("simulation")) for row in records.executions() if row.landed}
     rejected = {paper.subject for paper in records.papers("approvals") if paper.document["answer"] == "reject"}
     verdicts: dict[str, str] = {}
     for paper in records.papers("decisions"):  # newest first
