@@ -147,6 +147,21 @@ def _interrupted_early(path: Path) -> Ground:
     return ground
 
 
+def _interrupted_on_the_way_back(path: Path, call: str, skip: int) -> Ground:
+    """Ctrl-C while a failed change is being taken back; the next verb goes on with that."""
+    ground = guard(path, _FILES, calls := Interloper())
+    ready = ground.ready(ground.plan(*_STEPS, health=(_UNWELL,)))
+    calls.arm(call, _press, skip=skip)
+    _refused(ready.execute, KeyboardInterrupt)
+    assert calls.struck == 1
+    ground.hf.recover()
+    _, document = ground.hf.show(ground.hf.log()[0].id)
+    assert document is not None
+    assert [receipt["passed"] for receipt in document["receipts"]] == [False]  # type: ignore[union-attr,index,call-overload]
+    assert "taking it back was interrupted" in document["errors"]  # type: ignore[operator]
+    return ground
+
+
 class Ending(NamedTuple):
     """`state` is how it ended, `before` the status before that, `reason` a part of the reason that is told."""
 
@@ -177,6 +192,15 @@ _ENDINGS = {
     "accepted": Ending(_accepted, "FAILED", "HEALTH_CHECKING", "theirs > b", ("b",)),
     "put right": Ending(_put_right, "ROLLED_BACK", "FAILED", "theirs > b", ("b",)),
     "interrupted": Ending(_interrupted, "ROLLED_BACK", "FAILED", "interrupted"),
+    "interrupted on the way back": Ending(
+        lambda path: _interrupted_on_the_way_back(path, "exchange", 2), "ROLLED_BACK", "FAILED", "false"
+    ),
+    "interrupted in the middle of it": Ending(
+        lambda path: _interrupted_on_the_way_back(path, "exchange", 3), "ROLLED_BACK", "FAILED", "false"
+    ),
+    "interrupted at its end": Ending(
+        lambda path: _interrupted_on_the_way_back(path, "fdatasync", 1), "ROLLED_BACK", "FAILED", "false"
+    ),
     "interrupted early": Ending(_interrupted_early, "ABORTED", "BACKING_UP", "interrupted"),
 }
 

@@ -316,6 +316,10 @@ class Pipeline:
         if transaction.state == "COMMITTED":
             self._keep_texts(lambda: keep_texts(self.site, execution.id, transaction.ops, job.sources))
             unrecorded = self._close(job, done, transaction.root, len(transaction.ops), "COMMITTED")
+        elif work.is_broken_off:
+            # The next verb goes on from the disk; it learns here why, and what was measured.
+            if done.status == "FAILED" and transaction.state != "COMMITTING":
+                self._close(job, done, transaction.root, len(transaction.ops), "OPEN")
         elif transaction.state == "ABORTED":
             unrecorded = self._close(job, done, transaction.root, len(transaction.ops), "ABORTED")
         elif transaction.state == "OPEN":

@@ -12,7 +12,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from holdfast.errors import HoldfastError, NeedsHuman, VerificationFailed
 from holdfast.model.changeset import Change, ChangeSet, images_digest
@@ -24,6 +24,7 @@ from holdfast.workspace.staging import Source
 from holdfast.workspace.surroundings import Looked, Surroundings
 from holdfast.workspace.transaction import Transaction
 
+_Error = TypeVar("_Error", bound=BaseException)
 HealthChecks = Callable[[], tuple[Receipt, ...]]
 
 
@@ -39,6 +40,7 @@ class CarryOut:
     """One execution on its way; `execution` is true at every moment, `failure` is what to raise at the end.
 
     `interruption` is what came from outside (Ctrl-C and the like); it is raised when the ending is recorded.
+    `is_broken_off`: it came on the way back, which recovery goes on with.
     """
 
     def __init__(self, transaction: Transaction, execution: Execution) -> None:
@@ -46,6 +48,7 @@ class CarryOut:
         self.execution = advanced(execution, "PENDING", time.time_ns())
         self.failure: HoldfastError | None = None
         self.interruption: BaseException | None = None
+        self.is_broken_off = False
         self._surroundings: Surroundings | None = None
         self._looked: Looked | None = None
         self._failed_actions: tuple[str, ...] = ()
@@ -86,14 +89,24 @@ class CarryOut:
             self._require_planned()
             self._transaction.commit()
         except HoldfastError as error:
-            self._fail(error)
+            self._end(self._fail, error)
         except OSError as error:
-            self._fail_on(error)
+            self._end(self._fail_on, error)
         except BaseException as error:  # noqa: BLE001 - the pipeline raises it again, when the ending is recorded
-            self._interrupt(error)
+            self._end(self._interrupt, error)
         else:
             self._land()
         return self.execution
+
+    def _end(self, end: Callable[[_Error], None], error: _Error) -> None:
+        """What breaks off the way back is let through too, when what is known so far is recorded."""
+        try:
+            end(error)
+        except BaseException as second:  # noqa: BLE001 - as above
+            self.interruption = self.interruption or second
+            self.is_broken_off = True
+            said = INTERRUPTED if isinstance(second, KeyboardInterrupt) else f"{INTERRUPTED}: {second!r}"
+            self.execution = replace(self.execution, errors=(*self.execution.errors, f"taking it back was {said}"))
 
     def found(self, path: str) -> Image | None:
         """What stands at a path now that it is over; after a landing, what the look before the commit found."""
