@@ -61,7 +61,7 @@ class Neighbour(Calls):
         return found
 
     def names(self, directory: int) -> list[str]:  # type: ignore[override]
-        found = os.listdir(directory)
+        found = Calls.names(directory)
         if self._name == "(list)" and self._after_read is not None:
             self._act(self._after_read)
         return found
