@@ -87,3 +87,24 @@ def test_a_full_disk_tells_of_its_own(ground: Ground) -> None:
     assert "Nothing in the workspace was changed." in getattr(told, "hint", "")
     told, _ = _told(ground, mine=True, theirs=False, error=full)
     assert told is full
+
+
+def _defective(ground: Ground, screen: Screen, error: Exception, *, mine: bool) -> None:
+    with changing(Face(Options(".", 0.0), screen)) as hf:
+        if mine:
+            hf.execute(hf.simulate(ground.plan(put("mine", b"1"))), approved_by="me")
+        raise error
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), OSError(errno.EIO, os.strerror(errno.EIO))])
+@pytest.mark.parametrize("mine", [False, True])
+def test_a_defect_tells_of_its_own(
+    ground: Ground, capsys: pytest.CaptureFixture[str], mine: bool, error: Exception
+) -> None:
+    """What nobody foresaw, after this process landed something: its document does not say that nothing was changed."""
+    screen = Screen("json", colour=False)
+    with pytest.raises(type(error)):
+        _defective(ground, screen, error, mine=mine)
+    capsys.readouterr()
+    screen.failure(HoldfastError("internal error"))
+    assert json.loads(capsys.readouterr().out)["error"]["changed"] is mine

@@ -34,7 +34,7 @@ _AS_BEFORE = ("ABORTED", "ROLLED_BACK")
 @contextmanager
 def opened(face: Face, *, wait: float = 0.0, progress: Progress | None = None) -> Iterator[Holdfast]:
     """The workspace as it is; what its tables could not be used for is told at the end."""
-    with open_workspace(wait=wait, progress=progress) as hf:
+    with open_workspace(wait=wait, progress=progress) as hf, _told_truly(face.screen, hf):
         try:
             yield hf
         except KeyboardInterrupt:
@@ -42,6 +42,18 @@ def opened(face: Face, *, wait: float = 0.0, progress: Progress | None = None) -
         finally:
             if hf.records.trouble:
                 face.screen.note(hf.records.trouble)
+
+
+@contextmanager
+def _told_truly(screen: Screen, hf: Holdfast) -> Iterator[None]:
+    """An error that nobody foresaw knows nothing of what was changed before it; the records do."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except Exception:
+        screen.unsettled = not _nothing_landed(hf)
+        raise
 
 
 @contextmanager
@@ -165,9 +177,11 @@ def _without_room(hf: Holdfast, error: OSError) -> OSError | HoldfastError:
 
 def _nothing_landed(hf: Holdfast) -> bool:
     """All that this process began is recorded as taken back. What cannot be asked is not known."""
+    if not hf.begun:
+        return True
     try:
         return _is_settled(hf) and all(row.status in _AS_BEFORE for row in _begun(hf))
-    except (HoldfastError, OSError):
+    except Exception:  # noqa: BLE001 - on a failing disk anything may fail, and one error is being told already
         return False
 
 

@@ -47,6 +47,7 @@ class Screen:
         self._deaf = False  # nor standard error
         self._unsaid: OSError | None = None  # why the answer could not be written, unless nobody wanted it
         self._attached: dict[str, object] = {}
+        self.unsettled = False  # something unforeseen happened after a change was begun that may stand
         self.make_room: Callable[[], None] = lambda: None  # takes a progress bar away before words are printed
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
@@ -91,12 +92,15 @@ class Screen:
     def failure(self, error: HoldfastError) -> None:
         """What happened, what was not changed, what to do."""
         if self.form != "text":
-            told = {"code": error.code, "message": error.message, "hint": error.hint, "changed": error.changed}
+            changed = error.changed or self.unsettled
+            told = {"code": error.code, "message": error.message, "hint": error.hint, "changed": changed}
             self.answer({"error": told, **self._attached})
             return
         lines = error.message.splitlines() or ["it failed without a word"]
         for line in lines:
             self.note(self.style(shown(line), "red", sys.stderr))
+        if self.unsettled:
+            self.note("A change that was begun may stand: see with holdfast log.")
         self.note(self._with_status(_advice(error), error.exit_status))
 
     def _with_status(self, text: str, status: int) -> str:
