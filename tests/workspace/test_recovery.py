@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from guarded import Ground, Interloper, contents, guard, in_child, put
-from holdfast.errors import Conflict, Interrupted, NeedsHuman, Tampering
+from holdfast.errors import Conflict, HoldfastError, Interrupted, NeedsHuman, Tampering
 from holdfast.model.plan import Chmod, Create, Delete, Move, Step, Symlink
-from holdfast.testing import At, FaultyCalls, KillAt
+from holdfast.testing import CHANGES, At, Fail, FaultyCalls, KillAt
 
 _FILES = {"a": b"old a", "b": b"old b", "d/c": b"old c", "m": b"old m"}
 _STEPS = (
@@ -346,3 +346,37 @@ def test_a_recovery_that_cannot_be_recorded_says_that_files_were_moved(tmp_path:
         ground.hf.recover()
     assert caught.value.changed
     assert ground.tree() == old
+
+
+def _failing(ground: Ground, number: int) -> tuple[HoldfastError | OSError | None, bool]:
+    """What recovery says when the n-th change of the disk fails, and whether there was one."""
+    calls = FaultyCalls(counted=CHANGES)
+    mine = Ground(ground.path, calls)
+    calls.arm(Fail(number))
+    try:
+        mine.hf.recover()
+    except (HoldfastError, OSError) as error:
+        return error, True
+    finally:
+        mine.hf.close()
+    return None, calls.count >= number
+
+
+@pytest.mark.long
+def test_an_error_on_the_way_back_tells_what_moved(tmp_path: Path) -> None:
+    """At whatever change of the disk recovery fails: files that it moved are never called unchanged."""
+    moved, number, more = [], 0, True
+    while more:
+        number += 1
+        ground = guard(tmp_path / str(number), _FILES)
+        old = ground.tree()
+        _killed(ground, "flipped")
+        mixed = ground.tree()
+        error, more = _failing(ground, number)
+        if error is not None and ground.tree() != mixed:
+            moved.append((number, str(error), getattr(error, "changed", False)))
+        ground.hf.recover()
+        assert ground.tree() == old
+        ground.hf.close()
+    assert len(moved) > 5
+    assert [told for told in moved if not told[2]] == []

@@ -415,10 +415,18 @@ class Pipeline:
 
     def _recover(self) -> None:
         self._finish(recover)
-        sweep(self.site)
-        sweep_shadows(self.site)
-        sweep_transcripts(self.site.state)
-        sweep_dossiers(self.site)
+        try:
+            sweep(self.site)
+            sweep_shadows(self.site)
+            sweep_transcripts(self.site.state)
+            sweep_dossiers(self.site)
+        except OSError as error:
+            if self.recovered is None or not self.recovered.rolled_back_now:
+                raise
+            said = f"{self.recovered.txn} is rolled back and recorded; what else was left over stays: {error}"
+            raise Blocked(
+                said, hint="Put right what stopped it; the next verb goes on with it.", changed=True
+            ) from error
 
     def _finish(self, finish: Callable[[Site, IsUnsettled], Unsettled | None]) -> None:
         """Finish what is open and record it. Whatever stops that says truly whether files were moved on the way."""
@@ -436,6 +444,15 @@ class Pipeline:
                 said = f"{found.txn} {became}; that is not recorded yet: {error.message}"
                 raise Tampering(said, hint=error.hint, changed=error.changed) from error
             raise
+        except OSError as error:
+            if not (found.rolled_back_now if found is not None else is_being_taken_back(self.site)):
+                raise
+            raise Blocked(
+                f"an unfinished change could not be taken back to its end: {error}",
+                hint="Some files may be old already and some still new. Put right what stopped it, and run: "
+                "holdfast recover",
+                changed=True,
+            ) from error
         except KeyboardInterrupt:
             if not is_being_taken_back(self.site):
                 raise
