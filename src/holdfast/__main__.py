@@ -16,6 +16,10 @@ _PLAIN = frozenset({"--version", "-V", "--json", "--stream-json", "--no-color"})
 
 
 def main() -> None:
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from holdfast.disk.streams import open_closed_streams
+
+        open_closed_streams()
     words = set(sys.argv[1:])
     if words <= _PLAIN and words & {"--version", "-V"}:
         if words & {"--json", "--stream-json"}:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 Tree = Callable[[], dict[str, Any]]
 
@@ -220,6 +224,20 @@ def test_an_answer_that_cannot_be_written_is_a_failure(guarded: Any) -> None:
         _, error = process.communicate(timeout=30)
     assert process.returncode == 1
     assert b"could not be written" in error
+    assert b"what was asked is done" in error
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_stop_nothing(guarded: Any, closed: str) -> None:
+    """Started with closed streams, as some services are: the change lands and is recorded."""
+    change = guarded.directory.parent / "change.json"
+    change.write_text(json.dumps({"intent": "x", "steps": [{"write": "new.txt", "content": "1"}]}))
+    line = shlex.join([sys.executable, "-m", "holdfast", "apply", str(change), "--yes", "--json"])
+    done = guarded.run(["/bin/sh", "-c", f"{line} {closed}"])
+    assert (done.status, done.err) == (0, "")
+    assert (guarded.directory / "new.txt").read_text() == "1"
+    assert guarded("log").out.count("applied") == 1
+    assert ">&-" in closed.replace("2>&-", "") or done.document["status"] == "SUCCESS"
 
 
 def test_names_and_contents_cannot_deceive_the_reader(guarded: Any, tmp_path: Path) -> None:

@@ -158,7 +158,8 @@ class Screen:
         self._flush()
         if self._unsaid is None:
             return status
-        self.note(f"The answer could not be written: {self._unsaid.strerror}")
+        done = "" if status else "; what was asked is done"
+        self.note(f"The answer could not be written: {self._unsaid.strerror}{done}")
         return status or 1
 
     def take_over_excepthook(self) -> None:
