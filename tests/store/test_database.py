@@ -165,6 +165,39 @@ def test_damage_found_in_the_middle_of_a_verb(tmp_path: Path) -> None:
     assert not ground.hf.records.volatile
 
 
+def test_a_plan_is_kept_although_its_table_is_damaged(tmp_path: Path) -> None:
+    """What is nowhere else goes into a new file at once, with a word about it; the damaged one is set aside."""
+    records = Records(str(tmp_path))
+    records.save_plan("p-old", "d", 1, b"{}")
+    (page,) = records.connection.execute("SELECT rootpage FROM sqlite_master WHERE name='plans'").fetchone()
+    (size,) = records.connection.execute("PRAGMA page_size").fetchone()
+    records.close()
+    with (tmp_path / "holdfast.db").open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(random.Random(1).randbytes(size))
+    records = Records(str(tmp_path))
+    records.save_plan("p-new", "d", 2, b"{}")
+    assert "damaged" in records.trouble
+    records.close()
+    assert Records(str(tmp_path)).resolve("p-new") == "p-new"
+    assert (tmp_path / "holdfast.db.damaged").exists()
+
+
+@pytest.mark.parametrize("damage", ["at_ns='y'", "changes=x'00'", "live='yes'", "summary='[]'"])
+def test_a_row_of_something_else_is_damage(tmp_path: Path, damage: str) -> None:
+    """A file that SQLite can read, with other things in it than were written: answered from the ledger."""
+    ground = guard(tmp_path / "workspace", {"a": b"0"})
+    done = ground.apply(put("a", b"1"))
+    ground.hf.close()
+    with sqlite3.connect(ground.state / "holdfast.db") as db:
+        db.execute(f"UPDATE executions SET {damage}")
+    db.close()
+    after = Ground(ground.path)
+    assert [(row.id, row.status, row.changes) for row in after.hf.log()] == [(done.id, "COMPLETED", 1)]
+    assert "damaged" in after.hf.records.trouble
+    after.hf.close()
+
+
 def test_patches_survive_the_loss_of_their_table(tmp_path: Path) -> None:
     """Patches are known from their own file when the database fails between two questions about them."""
     ground = guard(tmp_path / "workspace")

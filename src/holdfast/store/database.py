@@ -250,7 +250,7 @@ class Records:
         self._inside = True
         try:
             with in_our_words():
-                return self._tried(work, (self._reopen, self._leave_the_file) if in_memory else (self._reopen,))
+                return self._tried(work, (self._reopen, self._leave_the_file if in_memory else self._renew))
         finally:
             self._inside = False
 
@@ -271,6 +271,17 @@ class Records:
             self._open()
         except _FAULTS as again:
             self._leave_the_file(again)
+
+    def _renew(self, error: Exception) -> None:
+        """A new file in place of a damaged one, at once, for what memory cannot keep; a bad disk stays the error."""
+        self._db.close()
+        try:
+            self._set_aside(error)
+            self._open()
+        except (*_FAULTS, OSError):
+            self._leave_the_file(error)
+            raise error from None
+        self.trouble = _told(error)
 
     def _leave_the_file(self, error: Exception) -> None:
         self._db.close()
@@ -502,7 +513,10 @@ def _refuse_irregular(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISREG(found.st_mode):
-        raise Tampering(f".holdfast/{os.path.basename(path)} is not a regular file")
+        raise Tampering(
+            f".holdfast/{os.path.basename(path)} is not a regular file",
+            hint="Move it away: the tables are made again from the ledger.",
+        )
 
 
 def _empty() -> sqlite3.Connection:
@@ -548,5 +562,9 @@ def _kind(error: Exception) -> int:
 
 
 def _row(values: tuple[Any, ...]) -> Row:
+    """ValueError, which is damage, where a column holds something else than what was written."""
     id, plan_id, plan_digest, intent, status, at_ns, changes, live, kept, summary = values
-    return Row(id, plan_id, plan_digest, intent, status, at_ns, changes, bool(live), bool(kept), json.loads(summary))
+    said = json.loads(summary)
+    if not isinstance(said, dict) or {type(at_ns), type(changes), type(live), type(kept)} != {int}:
+        raise ValueError(f"the row of {id} holds something else than what was written")
+    return Row(id, plan_id, plan_digest, intent, status, at_ns, changes, bool(live), bool(kept), said)
