@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import shutil
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
 import holdfast
 from guarded import ME, Ground, guard, in_child, put
+from holdfast.disk.calls import Calls
 from holdfast.errors import Blocked, HoldfastError, Tampering
 from holdfast.store.anchor import anchor_path
 from holdfast.store.keys import key_path
@@ -69,7 +71,11 @@ def _without_key(ground: Ground) -> None:
         holdfast.init(str(ground.path))
 
 
-_BREAKS = [_edited, _deleted, _inserted, _cut_off, _gone, _without_anchor, _without_key]
+def _linked(ground: Ground) -> None:
+    os.link(ground.state / "ledger.jsonl", ground.path.parent / "another name")
+
+
+_BREAKS = [_edited, _deleted, _inserted, _cut_off, _gone, _without_anchor, _without_key, _linked]
 Breaking = Callable[[Ground], None]
 
 
@@ -273,6 +279,51 @@ def test_the_mark_spares_the_walk_and_no_more(tmp_path: Path) -> None:
     mark.unlink()
     assert reads() > few
     assert reads() == few
+
+
+class Meddler(Calls):
+    """The real kernel, and somebody who edits an old record of the ledger while the n-th of our appends is synced."""
+
+    def __init__(self, path: Path, number: int) -> None:
+        self._path, self._left = path, number
+
+    def fdatasync(self, fd: int) -> None:  # type: ignore[override]
+        os.fdatasync(fd)
+        if os.readlink(f"/proc/self/fd/{fd}") == str(self._path):
+            self._left -= 1
+            if self._left == 0:
+                with self._path.open("r+b") as file:
+                    at = file.read().index(b'"approved_by":"tester"') + len(b'"approved_by":"')
+                    file.seek(at)
+                    file.write(b"nobody")
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_edit_while_we_append_is_found(tmp_path: Path, number: int) -> None:
+    """Our append does not vouch for what somebody else wrote while the disk was waited for."""
+    ground, _, _ = _prepared(tmp_path)
+    ground.hf.require_whole_ledger()
+    ground = ground.reopened(Meddler(ground.state / "ledger.jsonl", number))
+    with suppress(Tampering):  # before the second append it may be found already
+        ground.apply(put("c", b"1"))
+    with pytest.raises(Tampering):
+        ground.reopened().hf.require_whole_ledger()
+
+
+def test_an_edit_through_a_mapping_is_found(tmp_path: Path) -> None:
+    """A page that was written through a mapping before a walk, and is written again after it, is no blind spot."""
+    ground, _, _ = _prepared(tmp_path)
+    path = ground.state / "ledger.jsonl"
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        at = mapped.find(b'"approved_by":"tester"') + len(b'"approved_by":"')
+        before = path.stat().st_ctime_ns
+        mapped[at : at + 1] = b"t"
+        if path.stat().st_ctime_ns == before:
+            pytest.skip("this file system gives no time to what is written through a mapping")
+        ground.hf.require_whole_ledger()
+        mapped[at : at + 1] = b"T"
+        with pytest.raises(Tampering):
+            ground.hf.require_whole_ledger()
 
 
 def test_records_of_a_break_are_plain(tmp_path: Path) -> None:

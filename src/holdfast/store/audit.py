@@ -14,6 +14,7 @@ with the next line as a witness:
     there is none, but the anchor's record has another mac or place        rewritten
     there are records, and no anchor                                       anchor_missing
     the anchor is damaged, or made with another key                        anchor_invalid
+    none of these, but the file has a second name (hard link)              linked
 
 The first trouble is reported; what follows it is not judged.
 """
@@ -39,6 +40,7 @@ Problem = Literal[
     "rewritten",
     "anchor_missing",
     "anchor_invalid",
+    "linked",
 ]
 _CHUNK = 1 << 18
 
@@ -80,9 +82,11 @@ def verification(calls: Calls, chain: Chain, anchor: Anchor, open_ledger: Callab
     if fd is None:
         return _judged_absent(anchored)
     try:
-        file = _File(calls, chain, fd, calls.fstat(fd).st_size)
+        about = calls.fstat(fd)
+        file = _File(calls, chain, fd, about.st_size)
         if anchored is not None:
-            return _judged(file, anchored)
+            judged = _judged(file, anchored)
+            return _linked(judged.count) if judged.ok and about.st_nlink != 1 else judged
         if not file.size:
             return Verification(True, 0, "the ledger is empty")
         missing = anchor.missing()
@@ -109,6 +113,8 @@ def proven_lines(
         file = _File(calls, chain, fd, calls.fstat(fd).st_size)
         walk = chain.walk(calls, fd, 0, file.size, chain.seed)
         before = list(_lines(file, 0, walk.offset))
+        if walk.offset == file.size:  # nothing is wrong with what stands in it
+            return before, []
         mac = b"" if anchored is None else anchored.mac.encode("ascii")
         end = _end_of(file, walk.offset, mac)
         rest = chain.walk(calls, fd, end, file.size, mac)
@@ -143,6 +149,10 @@ def _led_back(file: _File, end: int, mac: bytes, last_good: bytes) -> list[bytes
             break
         line, mac = older, mac_of(older)
     return found
+
+
+def _linked(count: int) -> Verification:
+    return Verification(False, count, "it has a second name (hard link), by which it could be changed", "linked")
 
 
 def _judged_absent(anchored: Anchored | None) -> Verification:

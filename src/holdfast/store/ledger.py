@@ -160,16 +160,26 @@ class Ledger:
             return
         try:
             about = self._calls.fstat(fd)
-            if self._verified.load() == look_of(about):
+            if self._verified.load() == look_of(about) and about.st_nlink == 1:
                 self._tail(fd, about.st_size, anchored)
                 return
+            looked = self._settled_look(fd)
         finally:
             self._calls.close(fd)
         found = self.verify()
         if not found.ok:
             raise Tampering(f"the ledger is broken: {found.message}", hint=_HINT)
         # Of the time before the walk: what was written since then is not in the mark.
-        self._verified.save(look_of(about))
+        if looked is not None:
+            self._verified.save(looked)
+
+    def _settled_look(self, fd: int) -> Look | None:
+        """What the file looks like, once a page that somebody has mapped and written is on the disk (W4)."""
+        try:
+            self._calls.fdatasync(fd)
+        except OSError:
+            return None
+        return self._look(fd)
 
     def newest(self, kind: str) -> Entry | None:
         """The newest record of this kind."""
@@ -229,19 +239,20 @@ class Ledger:
 
         The last is what the file looks like then, if it was as last verified before: nobody else wrote to it.
         """
+        mark = self._verified.load()
         fd, about = self._open_to_append(anchored)
         try:
-            was_whole = not anchored.seq or self._verified.load() == look_of(about)
+            was_whole = not anchored.seq or mark == look_of(about)
             tail = self._tail(fd, about.st_size, anchored)
             entries, lines = self._sealed(records, tail.head)
             if tail.torn:
                 self._calls.truncate(fd, tail.head.length)
                 # Synced at once: otherwise a power loss could show new bytes followed by the old torn ones.
                 self._calls.fdatasync(fd)
-            self._write(fd, anchored, tail, lines)
-            look = self._look(fd) if was_whole else None
+            written = self._write(fd, anchored, tail, lines)
         finally:
             self._calls.close(fd)
+        look = written if was_whole else None
         if not entries:
             return (), tail.head, look
         return entries, Head(entries[-1].seq, entries[-1].mac, tail.head.length + len(lines)), look
@@ -347,7 +358,7 @@ class Ledger:
         if about.st_nlink == 1:
             return Opened(fd, about)
         self._calls.close(fd)
-        raise Tampering("the ledger has a second name (hard link), which could change it")
+        raise Tampering("the ledger has a second name (hard link), which could change it", hint=_HINT)
 
     def _tail(self, fd: int, size: int, anchored: Anchored) -> Tail:
         """Check the end of the file against the anchor; reads nothing before it but one trailer (L2)."""
@@ -374,17 +385,20 @@ class Ledger:
             entries.append(Entry(seq, record.kind, record.body, record.at_ns, mac.decode("ascii")))
         return tuple(entries), b"".join(lines)
 
-    def _write(self, fd: int, anchored: Anchored, tail: Tail, lines: bytes) -> None:
+    def _write(self, fd: int, anchored: Anchored, tail: Tail, lines: bytes) -> Look | None:
+        """What the file looks like after our write, and before the sync: that takes long, and others may write then."""
         data = tail.beyond + lines
         try:
             if self._calls.pwrite(fd, data, anchored.length) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+            look = self._look(fd)
             self._calls.fdatasync(fd)
             if not anchored.seq:
                 self._sync_directory()
         except OSError as error:
             self._take_back(fd, tail.head.length, error)
             raise
+        return look
 
     def _take_back(self, fd: int, end: int, error: OSError) -> None:
         try:

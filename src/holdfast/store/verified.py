@@ -11,6 +11,8 @@ Invariants
   W2  The change time of a file cannot be set by whoever writes it. Content that was changed has another one.
   W3  The mark is a shortcut, never evidence: lost, torn, old or forged with another key, it costs one walk.
       It is written without a sync and without a lock: after a power cut, or between two processes, it is at worst old.
+  W4  A page that somebody has mapped and written can be written again without another change time, until it is on the
+      disk: a walk syncs first, and our own append looks between its write and its sync.
 """
 
 from __future__ import annotations
