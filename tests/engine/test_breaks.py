@@ -15,6 +15,7 @@ import pytest
 import holdfast
 from guarded import ME, Ground, guard, in_child, put
 from holdfast.disk.calls import Calls
+from holdfast.engine.tracing import lineage, trace
 from holdfast.errors import Blocked, HoldfastError, Tampering
 from holdfast.store.anchor import anchor_path
 from holdfast.store.keys import key_path
@@ -324,6 +325,20 @@ def test_an_edit_through_a_mapping_is_found(tmp_path: Path) -> None:
         mapped[at : at + 1] = b"T"
         with pytest.raises(Tampering):
             ground.hf.require_whole_ledger()
+
+
+@pytest.mark.parametrize("broken", [_edited, _deleted, _cut_off, _without_anchor])
+def test_a_trace_shows_what_is_proven(tmp_path: Path, broken: Breaking) -> None:
+    """Looking goes on: the chain of custody of a change is shown as far as the broken ledger can prove it."""
+    ground, _, two = _prepared(tmp_path)
+    if broken is _cut_off:
+        ground.apply(put("c", b"1"))
+    broken(ground)
+    ground = ground.reopened()
+    assert [link.id for link in trace(ground.hf.ledger, two) if link.kind == "execution"] == [two]
+    line = lineage(ground.hf.ledger, two)
+    assert line is not None
+    assert line.trigger == "change"
 
 
 def test_records_of_a_break_are_plain(tmp_path: Path) -> None:

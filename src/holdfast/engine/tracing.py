@@ -46,7 +46,7 @@ def lineage(ledger: Ledger, id: str) -> Lineage | None:
     """Of an execution; None for any other id."""
     made: dict[str, Mapping[str, Json]] = {}
     runs: dict[str, str] = {}
-    for entry in ledger.entries():
+    for entry in ledger.provable():
         if entry.kind == "execution":
             made[_id_of(entry)] = entry.body
         elif entry.kind == "task" and entry.body.get("execution"):
@@ -94,7 +94,7 @@ def is_of_runs(ledger: Ledger, id: str) -> bool:
 
 
 def _of_runs(ledger: Ledger) -> list[Entry]:
-    return [entry for entry in ledger.entries() if entry.kind in ("run", "task")]
+    return [entry for entry in ledger.provable() if entry.kind in ("run", "task")]
 
 
 def trace(ledger: Ledger, id: str) -> tuple[Link, ...]:
@@ -113,7 +113,7 @@ def _link(entry: Entry) -> Link:
 
 
 def _custody(ledger: Ledger, id: str) -> tuple[Link, ...]:
-    entries = [entry for entry in ledger.entries() if entry.kind in _KINDS]
+    entries = [entry for entry in ledger.provable() if entry.kind in _KINDS]
     simulations = {id}
     for entry in entries:
         if _id_of(entry) == id:

@@ -198,6 +198,14 @@ class Ledger:
         before, after = proven_lines(self._calls, self._chain, self._anchor, self._open_if_there)
         return tuple(map(decoded, before)), tuple(map(decoded, after))
 
+    def provable(self) -> tuple[Entry, ...]:
+        """For looking: all records, and of a broken ledger those that can still be proven."""
+        try:
+            return tuple(self.entries())
+        except Tampering:
+            before, after = self.proven()
+            return (*before, *after)
+
     def start_anew(self, records: Sequence[Record], aside: str) -> None:
         """A new file of these records in place of a broken one, which is kept under the name `aside`.
 
