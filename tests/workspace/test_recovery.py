@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from guarded import Ground, Interloper, contents, guard, in_child, put
+from guarded import Ground, Interloper, Tree, contents, guard, in_child, put
 from holdfast.errors import Conflict, HoldfastError, Interrupted, NeedsHuman, Tampering
 from holdfast.model.plan import Chmod, Create, Delete, Move, Step, Symlink
 from holdfast.testing import CHANGES, At, Fail, FaultyCalls, KillAt
@@ -118,6 +121,91 @@ def test_foreign_work_after_a_crash_is_kept(tmp_path: Path) -> None:
     assert ground.statuses() == ["FAILED"]
     kept = [path.read_bytes() for path in ground.state.glob("kept/*/[0-9]*") if path.is_file()]
     assert b"old a" in kept
+
+
+def _written(path: Path, kept: Path) -> None:
+    path.write_bytes(kept.read_bytes())
+
+
+def _copied_over(path: Path, kept: Path) -> None:
+    shutil.copy2(kept, path)
+
+
+def _replaced(path: Path, kept: Path) -> None:
+    shutil.copy2(kept, path.with_name("beside"))
+    path.with_name("beside").rename(path)
+
+
+def _moved(path: Path, kept: Path) -> None:
+    kept.rename(path)
+
+
+def _waiting(tmp_path: Path) -> tuple[Ground, Tree]:
+    """Somebody wrote over a changed file, and into the place of a deleted one; recovery has left both to a person."""
+    ground = guard(tmp_path / "workspace", {"a": b"old a", "gone": b"old gone", "b": b"old b"})
+    (ground / "a").chmod(0o640)
+    old = ground.tree()
+
+    def die() -> None:
+        there = Ground(ground.path, calls := FaultyCalls())
+        ready = there.ready(there.plan(put("a", b"new a"), Delete("gone"), put("b", b"new b")))
+        calls.arm(KillAt("flipped"))
+        ready.execute()
+
+    assert in_child(die) == -9
+    (ground / "a").write_bytes(b"theirs")
+    (ground / "gone").write_bytes(b"theirs too")
+    with pytest.raises(NeedsHuman, match=r"a, gone|gone, a"):
+        ground.hf.recover()
+    return ground, old
+
+
+def _kept(ground: Ground) -> dict[str, Path]:
+    """Where the hint says that the old content of each lies."""
+    with pytest.raises(NeedsHuman) as caught:
+        ground.hf.recover()
+    return {path: ground / place for path, place in re.findall(r"(\w+) in (\S+/\d+)", caught.value.hint)}
+
+
+@pytest.mark.parametrize("put_right", [_written, _copied_over, _replaced, _moved])
+def test_a_person_puts_it_right_by_content(tmp_path: Path, put_right: Callable[[Path, Path], None]) -> None:
+    """Whichever object has the old content, mode and owner: recovery ends, and the tree is proven to be the old one."""
+    ground, old = _waiting(tmp_path)
+    kept = _kept(ground)
+    assert kept.keys() == {"a", "gone"}
+    put_right(ground / "a", kept["a"])
+    with pytest.raises(NeedsHuman, match="gone"):
+        ground.hf.recover()
+    (ground / "gone").unlink()
+    ground.hf.recover()
+    assert ground.tree() == old
+    assert ground.statuses() == ground.ledger_statuses() == ["ROLLED_BACK"]
+
+
+def test_a_deleted_file_is_put_right_by_a_copy(tmp_path: Path) -> None:
+    """In the place of what they made there."""
+    ground, old = _waiting(tmp_path)
+    for path, place in _kept(ground).items():
+        _copied_over(ground / path, place)
+    ground.hf.recover()
+    assert ground.tree() == old
+
+
+@pytest.mark.parametrize("spoil", ["content", "mode", "attribute"])
+def test_what_is_only_nearly_right_waits(tmp_path: Path, spoil: str) -> None:
+    """Another mode or attribute is another file: it is left as it stands, and the old one is kept."""
+    ground, _ = _waiting(tmp_path)
+    (ground / "gone").unlink()
+    target = ground / "a"
+    target.write_bytes(b"old A" if spoil == "content" else b"old a")
+    if spoil == "mode":
+        target.chmod(0o600)
+    if spoil == "attribute":
+        os.setxattr(target, "user.note", b"theirs")
+    before = ground.tree()
+    with pytest.raises(NeedsHuman, match="a"):
+        ground.hf.recover()
+    assert ground.tree()["a"] == before["a"]
 
 
 def test_recovery_of_recovery(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from holdfast.errors import Conflict
 from holdfast.model.image import Seen
 from holdfast.model.path import printable
 from holdfast.store.journal import Log, Op
-from holdfast.workspace.observe import is_same, is_untouched, look
+from holdfast.workspace.observe import is_same, is_untouched, kind_of, look, observe
 from holdfast.workspace.proof import proven
 from holdfast.workspace.site import Site
 
@@ -87,6 +87,26 @@ class Flipper:
             self._set_mode(op, op.post, op.pre)
         else:
             self._swap(op, op.post, op.pre)
+
+    def made_again(self, op: Op) -> Seen | None:
+        """What stands at the path, if it has the very image of the old object, which still lies in the slot.
+
+        That is how a person puts a path right: with another object, or by writing the old content into the one there.
+        """
+        if op.action == "mode" or op.pre is None or op.pre.image.kind == "directory":
+            return None
+        found = self.found(op)
+        if found is None or kind_of(found) != op.pre.image.kind or not is_same(self.held(op), op.pre):
+            return None
+        try:
+            seen = observe(self._calls, *self._place(op), wait=False)
+        except (Conflict, PermissionError):
+            return None  # it keeps changing, or is closed to us: nobody can tell
+        return seen if seen is not None and seen.image == op.pre.image else None
+
+    def replace_copy(self, op: Op, copy: Seen) -> None:
+        """The old object back in the place of its copy, which goes where the stage is removed."""
+        self._swap(op, copy, op.pre)
 
     def standing(self, op: Op) -> Standing:
         """On which side of the operation does the disk stand?"""

@@ -43,6 +43,7 @@ from holdfast.workspace.rollback import roll_back, why_not_restorable
 from holdfast.workspace.site import JOURNAL, Site, is_txn
 
 _FILES = ("log", CONTENTS, EFFECTS)
+_NAMED = 5  # paths whose old content is named in a hint
 # Is the ledger whole up to its anchor, and without an entry that says how this transaction ended?
 IsUnsettled: TypeAlias = Callable[[str], bool]
 
@@ -170,11 +171,20 @@ def _take_back(site: Site, head: Head, is_unsettled: IsUnsettled) -> Unsettled:
         names = ", ".join(printable(item.path) for item in outcome.divergence)
         raise NeedsHuman(
             f"{head.txn} is not settled: all of it was rolled back except what somebody else changed since: {names}",
-            hint=f"Their old content is kept in .holdfast/journal/{head.txn}. "
-            "Put it right and run 'holdfast recover', or keep what is there with 'holdfast recover --accept'.",
+            hint=f"{_old_content(log, outcome.divergence)}Put it right (a copy of the old content will do) and run "
+            "'holdfast recover', or keep what is there with 'holdfast recover --accept'.",
             changed=True,
         )
     return Unsettled(head.txn, "ABORTED", log.header, log.root, len(log.ops), True)
+
+
+def _old_content(log: Log, divergence: Sequence[Divergence]) -> str:
+    """Where the old files lie, by name; a directory is not kept as a file."""
+    slots = {op.path: op.slot for op in reversed(log.ops) if op.slot and op.pre and op.pre.image.kind != "directory"}
+    kept = [(item.path, slots[item.path]) for item in divergence if item.path in slots]
+    named = "; ".join(f"{printable(path)} in .holdfast/{JOURNAL}/{slot}" for path, slot in kept[:_NAMED])
+    more = f"; {len(kept) - _NAMED} more beside it" if len(kept) > _NAMED else ""
+    return f"The old content is kept: {named}{more}. " if named else ""
 
 
 def _trusted_log(site: Site, head: Head) -> Log:

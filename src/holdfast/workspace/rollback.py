@@ -88,7 +88,7 @@ def sync_object(site: Site, path: str) -> None:
 def roll_back(site: Site, txn: str, log: Log) -> RolledBack:
     """Put every operation on its old side, decided only by what stands on the disk.
 
-    A foreign change is left alone and reported; all others are still rolled back.
+    A foreign change is left alone and reported, unless it made the path as it was; all others are still rolled back.
     Any error leaves the head PREPARED, and running this again is safe at every point.
     """
     site.workspace.forget()
@@ -102,7 +102,11 @@ def roll_back(site: Site, txn: str, log: Log) -> RolledBack:
             if standing == "after":
                 flipper.backward(op)
             elif standing == "foreign":
-                divergence.append(Divergence(op.path, "was changed by somebody else; left as it is"))
+                copy = flipper.made_again(op)
+                if copy is None:
+                    divergence.append(Divergence(op.path, "was changed by somebody else; left as it is"))
+                else:
+                    flipper.replace_copy(op, copy)
         except Diverged as error:
             divergence.append(Divergence(error.path, error.detail))
         except PermissionError as error:
