@@ -358,11 +358,12 @@ def test_conversations_at_the_same_time_do_not_mix(cell: Cell) -> None:
 
         return talk
 
+    view = cell.view._replace(layers=())  # read alone by these programs
+
     def act() -> list[bytes]:
         heard: list[bytes] = [b""] * 6
 
         def one(number: int) -> None:
-            view = cell.view._replace(layers=())  # read alone by these programs
             heard[number] = converse_confined(
                 Command(shell(PARROT), view.path, ENV, 20_000), view, PLAIN, talk_of(number)
             )[0]
