@@ -230,6 +230,16 @@ def test_every_ending_is_recorded_whole(tmp_path: Path, name: str) -> None:
     assert ground.hf.audit().ok
 
 
+@pytest.mark.parametrize("name", ["left to a person", "accepted", "put right", "killed", "partial"])
+def test_each_step_tells_whether_its_own_paths_went_back(tmp_path: Path, name: str) -> None:
+    """Where one path was left to somebody else, the step on another one was rolled back all the same."""
+    ground = _ENDINGS[name].make(tmp_path / "workspace")
+    steps = _document(ground, ground.hf.log()[0].id)["steps"][:2]
+    went_back = {"partial": [False, False], "put right": [True, True], "killed": [True, True]}.get(name, [False, True])
+    assert [step["rollback_succeeded"] for step in steps] == went_back
+    assert [step["rollback_invoked"] for step in steps] == [name != "partial"] * 2
+
+
 @pytest.mark.parametrize("name", ["accepted", "rolled back", "interrupted"])
 def test_a_lost_table_costs_only_the_steps(tmp_path: Path, name: str) -> None:
     """Rebuilt from the ledger, the record still has history, divergence and reason."""

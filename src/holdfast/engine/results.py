@@ -195,7 +195,7 @@ class StepResults(Sequence[StepResult]):
             actual_state_change=self._change(report, done=done),
             success=done,
             rollback_invoked=self._moved and not self._landed,
-            rollback_succeeded=self._moved and self._rolled_back,
+            rollback_succeeded=self._moved and not self._landed and self._is_as_before(report),
             error_message=error,
             action_type=_ACTION_TYPES.get(report.operation, "WRITE"),
             superseded_by=self._superseded(report),
@@ -217,6 +217,13 @@ class StepResults(Sequence[StepResult]):
                     return f"{printable(path)} {'is gone' if is_wanted else 'is still there'}"
         wrong = self._wrong.get(report.number)
         return f"{printable(wrong)} is not what was planned" if wrong is not None and wrong in self._pre else ""
+
+    def _is_as_before(self, report: StepReport) -> bool:
+        """Of its own paths, where not everything went back; what happened outside the files has none to look at."""
+        if self._rolled_back or report.operation == "service":
+            return self._rolled_back
+        looked = [(path, self._found(path)) for path in _named(report) if path in self._pre]
+        return all(found == self._pre[path] for path, found in looked)
 
     def _superseded(self, report: StepReport) -> str:
         """The last step that overtook one of this one's paths."""
