@@ -13,7 +13,7 @@ import pytest
 from guarded import ME, Ground, Interloper, guard, in_child, put
 from holdfast.cli.documents import execution_document
 from holdfast.engine.recovered import HEADER
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NeedsHuman
 from holdfast.model.plan import Call, CommandCheck, Launch, Plan, Service
 from holdfast.store.documents import packed
 from holdfast.testing import At, FaultyCalls, KillAt
@@ -256,6 +256,54 @@ def test_a_lost_table_costs_only_the_steps(tmp_path: Path, name: str) -> None:
     assert [moment["status"] for moment in shown["history"]][-2:] == [ending.before, ending.state]
     assert [item["path"] for item in shown.get("divergence", ())] == list(ending.divergence)
     assert ending.reason in "\n".join(shown["errors"])
+
+
+def _edited_after_a_crash(path: Path) -> Ground:
+    guard(path, _FILES).hf.close()
+
+    def die() -> None:
+        there = Ground(path, calls := FaultyCalls())
+        ready = there.ready(there.plan(*_STEPS))
+        calls.arm(KillAt("flipped"))
+        ready.execute()
+
+    assert in_child(die) == -9
+    (path / "b").write_bytes(b"theirs")
+    return Ground(path)
+
+
+def _killed_while_saying_that_it_waits(path: Path) -> Ground:
+    guard(path, _FILES).hf.close()
+
+    def die() -> None:
+        there = Ground(path, calls := FaultyCalls())
+        ready = there.ready(there.plan(*_STEPS, health=(_MEDDLER,)))
+        calls.arm(KillAt("in-ledger"))
+        ready.execute()
+
+    assert in_child(die) == -9
+    return Ground(path)
+
+
+@pytest.mark.parametrize("made", [_edited_after_a_crash, _killed_while_saying_that_it_waits])
+def test_what_recovery_leaves_to_a_person_can_be_looked_at(tmp_path: Path, made: Callable[[Path], Ground]) -> None:
+    """Before anybody has decided it has a record with steps, history and divergence, and one end when they have."""
+    ground = made(tmp_path / "workspace")
+    for _ in range(2):  # asked twice it is recorded once
+        _refused(ground.hf.recover, NeedsHuman)
+    (row,) = ground.hf.log()
+    assert (row.status, row.undoable) == ("FAILED", False)
+    shown = _document(ground, row.id)
+    assert [moment["status"] for moment in shown["history"]][-1] == "FAILED"
+    assert [item["path"] for item in shown["divergence"]] == ["b"]
+    assert shown["errors"]
+    assert len([entry for entry in ground.hf.ledger.entries() if entry.kind == "execution"]) == 1
+    ground.hf.recover(accept=True)
+    shown = _document(ground, row.id)
+    assert (shown["state"], [step["target"] for step in shown["steps"]]) == ("FAILED", ["b", "a"])
+    assert [item["path"] for item in shown["divergence"]] == ["b"]
+    assert [moment["status"] for moment in shown["history"]].count("FAILED") == 1
+    assert ground.ledger_statuses() == ["FAILED"]
 
 
 def test_recovery_records_what_it_took_back_and_what_nobody_saw(tmp_path: Path) -> None:

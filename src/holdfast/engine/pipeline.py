@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from holdfast.checks.health import check_health
@@ -29,7 +29,7 @@ from holdfast.engine.refusals import require_passed as require_passed
 from holdfast.engine.results import Measured, plan_order, step_results
 from holdfast.engine.saving import save_simulation, sweep_dossiers
 from holdfast.engine.simulator import NOTHING_TO_LAND, Hire, Simulated, Simulator, landable_of
-from holdfast.errors import Blocked, Conflict, HoldfastError, Interrupted, Tampering, UnknownId
+from holdfast.errors import Blocked, Conflict, HoldfastError, Interrupted, NeedsHuman, Tampering, UnknownId
 from holdfast.execution.carry_out import CarryOut
 from holdfast.execution.services import Deed
 from holdfast.model.agent import Delegation
@@ -49,7 +49,15 @@ from holdfast.store.database import Records, Row
 from holdfast.store.ledger import Ledger
 from holdfast.store.transcripts import sweep_transcripts
 from holdfast.workspace.collector import without_collector
-from holdfast.workspace.recovery import IsUnsettled, Unsettled, accept_divergence, is_being_taken_back, recover, sweep
+from holdfast.workspace.recovery import (
+    IsUnsettled,
+    Unsettled,
+    Waiting,
+    accept_divergence,
+    is_being_taken_back,
+    recover,
+    sweep,
+)
 from holdfast.workspace.shadow import sweep_shadows
 from holdfast.workspace.site import Site
 from holdfast.workspace.surroundings import Surroundings
@@ -437,6 +445,9 @@ class Pipeline:
             catch_up(self.site, self.ledger, self.records)
             if found is not None:
                 self._settle_unsettled(self._without_services(found, accepted=finish is accept_divergence))
+        except NeedsHuman as error:
+            self._note_waiting(error, found)
+            raise
         except HoldfastError as error:
             error.changed = error.changed or (found is not None and found.rolled_back_now)
             if found is not None and isinstance(error, Tampering):
@@ -461,6 +472,23 @@ class Pipeline:
                 hint="Some files may be old already and some still new; the next verb goes on with it.",
                 changed=True,
             ) from None
+
+    def _note_waiting(self, error: NeedsHuman, found: Unsettled | None) -> None:
+        """What waits for a person can be looked at, whoever found out that it does.
+
+        Where that cannot be noted now, whoever settles it writes all of it; the person is needed in any case.
+        """
+        waiting = error.found if isinstance(error, Waiting) else found
+        with suppress(HoldfastError, OSError):
+            catch_up(self.site, self.ledger, self.records)
+            if waiting is None or recorded(self.ledger, waiting.txn) is not None:
+                return  # whoever began it said so
+            waiting = waiting._replace(outcome="OPEN")
+            execution = recovered_execution(self.site, waiting, None)
+            if execution is not None and not isinstance(error, Waiting):
+                execution = replace(execution, errors=(*execution.errors, error.message))
+            about = waiting.header, waiting.root, waiting.operations, waiting.left
+            settle(self.site, self.ledger, self.records, Closing(waiting.txn, "OPEN", *about, execution))
 
     def _is_unsettled(self, txn: str) -> bool:
         try:

@@ -156,6 +156,8 @@ def _ended(begun: Execution, found: Unsettled, measured: _Ended, deeds: Sequence
     taken_back = (*begun.taken_back, *found.taken_back)
     begun = replace(begun, errors=begun.errors or (NOT_FINISHED,), taken_back=taken_back)
     begun = _measured(begun, found, measured)
+    if found.outcome == "OPEN":
+        return begun
     if found.outcome == "LEFT":
         left = tuple(f"{printable(item.path)} {item.detail}" for item in found.left)
         return replace(begun, errors=(*begun.errors, *left))

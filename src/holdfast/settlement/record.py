@@ -34,7 +34,7 @@ KIND = "execution"
 # A person accepted that records before this one are missing; see `engine.breaks`.
 BREAK = "break"
 Outcome = Literal["COMMITTED", "ABORTED", "LEFT", "OPEN"]
-_STATUS = {"COMMITTED": "COMPLETED", "ABORTED": "ROLLED_BACK", "LEFT": "FAILED"}
+_STATUS = {"COMMITTED": "COMPLETED", "ABORTED": "ROLLED_BACK", "LEFT": "FAILED", "OPEN": "FAILED"}
 _MOST_PATHS = 100
 
 

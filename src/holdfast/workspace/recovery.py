@@ -52,7 +52,7 @@ class Unsettled(NamedTuple):
     """A finished transaction that the ledger may not know yet."""
 
     txn: str
-    outcome: Literal["COMMITTED", "ABORTED", "LEFT"]
+    outcome: Literal["COMMITTED", "ABORTED", "LEFT", "OPEN"]  # OPEN: a person has to decide
     header: dict[str, Json]
     root: str
     operations: int
@@ -62,6 +62,14 @@ class Unsettled(NamedTuple):
     proven: int = 0
     # What was taken back outside the files by whoever finished it, in words.
     taken_back: tuple[str, ...] = ()
+
+
+class Waiting(NeedsHuman):
+    """Somebody else's change is in the way of a rollback; `found` is what is known of it so far."""
+
+    def __init__(self, message: str, hint: str, found: Unsettled) -> None:
+        super().__init__(message, hint=hint, changed=True)
+        self.found = found
 
 
 def recover(site: Site, is_unsettled: IsUnsettled) -> Unsettled | None:
@@ -169,11 +177,11 @@ def _take_back(site: Site, head: Head, is_unsettled: IsUnsettled) -> Unsettled:
     outcome = roll_back(site, head.txn, log)
     if outcome.divergence:
         names = ", ".join(printable(item.path) for item in outcome.divergence)
-        raise NeedsHuman(
+        raise Waiting(
             f"{head.txn} is not settled: all of it was rolled back except what somebody else changed since: {names}",
             hint=f"{_old_content(log, outcome.divergence)}Put it right (a copy of the old content will do) and run "
             "'holdfast recover', or keep what is there with 'holdfast recover --accept'.",
-            changed=True,
+            found=Unsettled(head.txn, "OPEN", log.header, log.root, len(log.ops), True, outcome.divergence),
         )
     return Unsettled(head.txn, "ABORTED", log.header, log.root, len(log.ops), True)
 
