@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from guarded import Ground, guard
+from guarded import ME, Ground, guard
 from holdfast.engine.replay import replay_all
 from holdfast.engine.simulator import Simulated
 from holdfast.model.decision import Decision
@@ -56,3 +57,32 @@ def test_installed_dependencies_do_not_dilute_the_share(ground: Ground) -> None:
         path.write_text("")
     _, decision = judged(ground, Delete("src", recursive=True))
     assert RULE in [reason.rule for reason in decision.reasons]
+
+
+@pytest.mark.parametrize("step", [Delete("src", recursive=True), Run(("/bin/rm", "-r", "src"))], ids=["file", "run"])
+def test_what_git_ignores_does_not_dilute_the_share(ground: Ground, step: Step) -> None:
+    """Beside 400 built files that the repository ignores, the 30 are still 30 of 41, on the way back too."""
+    subprocess.run(["git", "init", "-q", str(ground.path)], check=True)
+    (ground / ".gitignore").write_text("build/\n*.o\n")
+    (ground / "build").mkdir()
+    for n in range(200):
+        (ground / f"build/{n}").write_text("built")
+        (ground / f"doc/{n}.o").write_text("built")
+    simulated, decision = judged(ground, step)
+    reason = next(reason for reason in decision.reasons if reason.rule == RULE)
+    assert reason.detail == "removes 30 of 41 files; 30 paths, 20 shown"
+    done = ground.hf.execute(simulated, approved_by=ME, consent=simulated.plan.id)
+    undone = ground.hf.undo(done.id, approved_by=ME)
+    assert ground.hf.preview_undo(undone.id).removal == (30, 41)
+
+
+def test_ignored_files_count_where_they_go(ground: Ground) -> None:
+    """A change that removes the ignored files themselves is measured against them too."""
+    subprocess.run(["git", "init", "-q", str(ground.path)], check=True)
+    (ground / ".gitignore").write_text("build/\n")
+    (ground / "build").mkdir()
+    for n in range(100):
+        (ground / f"build/{n}").write_text("built")
+    _, decision = judged(ground, Delete("build", recursive=True))
+    reason = next(reason for reason in decision.reasons if reason.rule == RULE)
+    assert reason.detail == "removes 100 of 141 files; 100 paths, 20 shown"

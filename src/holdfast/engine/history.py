@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from holdfast.engine.actions import had_again, taken_away
+from holdfast.engine.at_stake import files_at_stake
 from holdfast.engine.job import Job
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.saving import Fates, forget_dossiers, kept_logs
@@ -22,7 +23,6 @@ from holdfast.gates.operations import removed_files
 from holdfast.model.canonical import Json
 from holdfast.model.changeset import Change
 from holdfast.model.execution import Divergence
-from holdfast.model.path import TOOL_DIRECTORIES
 from holdfast.settlement.delegated import transcripts_of
 from holdfast.settlement.record import KIND
 from holdfast.store.database import Paper, Row
@@ -30,7 +30,6 @@ from holdfast.store.patch_history import PatchHistory
 from holdfast.store.running import Running
 from holdfast.workspace.collector import without_collector
 from holdfast.workspace.keeping import Reclaimed, reclaim
-from holdfast.workspace.tree import snapshot
 from holdfast.workspace.turns import Past
 from holdfast.workspace.undo import plan_undo, read_past, require_intact
 
@@ -179,11 +178,11 @@ def _mass_removal(pipeline: Pipeline, changes: tuple[Change, ...]) -> Removal | 
         limits = pipeline.governance.policy().scalars.limits
     except HoldfastError:
         limits = layered().scalars.limits  # going back needs no policy that can be read
-    removed = len(removed_files(changes))
-    if removed <= limits.deletions_few:
+    removed = removed_files(changes)
+    if len(removed) <= limits.deletions_few:
         return None
-    files = snapshot(pipeline.site.path, pipeline.site.state.path).files_outside(TOOL_DIRECTORIES)
-    return Removal(removed, files) if is_mass_removal(removed, files, limits) else None
+    files = files_at_stake(pipeline.site, removed)
+    return Removal(len(removed), files) if is_mass_removal(len(removed), files, limits) else None
 
 
 def _actions(

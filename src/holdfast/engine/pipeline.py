@@ -19,6 +19,7 @@ from holdfast.checks.words import health_of
 from holdfast.disk.lock import Lock
 from holdfast.engine.actions import ServiceActions, actions_of, in_header, take_back_after_crash
 from holdfast.engine.assent import Assent, counted, given_now, so_far
+from holdfast.engine.at_stake import files_at_stake
 from holdfast.engine.checking import ShadowKind, Verified
 from holdfast.engine.governance import Custody, Governance
 from holdfast.engine.job import Job, job_of
@@ -32,6 +33,7 @@ from holdfast.engine.simulator import NOTHING_TO_LAND, Hire, Simulated, Simulato
 from holdfast.errors import Blocked, Conflict, HoldfastError, Interrupted, NeedsHuman, Tampering, UnknownId
 from holdfast.execution.carry_out import CarryOut
 from holdfast.execution.services import Deed
+from holdfast.gates.operations import removed_files
 from holdfast.model.agent import Delegation
 from holdfast.model.canonical import Json, whole_characters
 from holdfast.model.changeset import images_digest
@@ -210,6 +212,9 @@ class Pipeline:
             verified = verified.unbound()
         with told("the change cannot be judged"):
             around = self.simulator.surroundings_of(simulated.report)
+            removed = removed_files(simulated.change_set.changes)
+            if len(removed) > self.governance.policy().scalars.limits.deletions_few:
+                around = around._replace(files=files_at_stake(self.site, removed))
             judged = self.governance.judge(simulated, verified, around, tree)
         self.file([simulated.report, judged])
         return judged.decision

@@ -16,7 +16,7 @@ Invariants
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from blake3 import blake3
@@ -113,16 +113,35 @@ class Snapshot:
         """The sizes of all files together; a file with two names counts twice."""
         return sum(block.content_bytes() for block in self._blocks())
 
-    def files_outside(self, names: frozenset[str]) -> int:
-        """How many files and links there are, without directories of these names and what is below them."""
+    def files_outside(
+        self, names: frozenset[str], ignored: Callable[[list[str]], Collection[str]] | None = None
+    ) -> int:
+        """How many files and links there are, without directories of these names and what is below them.
+
+        `ignored` says which paths are left out besides; it is asked once for each depth, directories with a slash.
+        """
         left_out = {os.fsencode(name) for name in names}
-        found, waiting = 0, [self._root]
-        while waiting:
-            block = waiting.pop()
-            found += sum(map(block.kinds.count, _FILES))
-            if block.children:
-                own = block.names()
-                waiting += [child for place, child in block.children.items() if own[place] not in left_out]
+        found, level = 0, [(b"", self._root)]
+        while level:
+            files: list[str] = []
+            below: dict[str, tuple[bytes, Block]] = {}
+            for prefix, block in level:
+                count = sum(map(block.kinds.count, _FILES))
+                found += count
+                own = block.names() if block.children or (count and ignored is not None) else []
+                for place, child in block.children.items():
+                    if own[place] not in left_out:
+                        path = prefix + own[place]
+                        below[os.fsdecode(path)] = path + b"/", child
+                if ignored is not None:
+                    files += [
+                        os.fsdecode(prefix + own[place])
+                        for place, kind in enumerate(block.kinds if count else b"")
+                        if bytes((kind,)) in _FILES
+                    ]
+            gone = frozenset(ignored([*files, *(f"{path}/" for path in below)])) if ignored is not None else frozenset()
+            found -= sum(path in gone for path in files)
+            level = [item for path, item in below.items() if path not in gone]
         return found
 
     def entries(self) -> Iterator[tuple[str, Image]]:
