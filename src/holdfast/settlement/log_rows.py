@@ -38,15 +38,22 @@ def log_rows(records: Records, entry: Entry) -> None:
 
 
 def fill_log(ledger: Ledger, records: Records, up_to: int) -> None:
-    """The rows of all entries up to this one, for a database of an earlier release, which has no such tables."""
-    tables = LogTables(records)
-    if tables.exist():
-        return
-    tables.prepare()
-    for entry in ledger.entries():
-        if entry.seq > up_to:
-            break
-        log_rows(records, entry)
+    """The rows of all entries up to this one, for a database of an earlier release, which has no such tables.
+
+    All of them or none: tables that a kill left half filled would never be filled again.
+    """
+    if not LogTables(records).exist():
+        records.dependably(lambda: _fill(ledger, records, up_to))
+
+
+def _fill(ledger: Ledger, records: Records, up_to: int) -> None:
+    with records.connection as transaction:
+        transaction.execute("BEGIN IMMEDIATE")
+        LogTables(records).prepare()
+        for entry in ledger.entries():
+            if entry.seq > up_to:
+                break
+            log_rows(records, entry)
 
 
 def _event(entry: Entry) -> EventRow:

@@ -115,7 +115,7 @@ def _project(records: Records, runs: Runs, entry: Entry, lenient: bool) -> None:
         else:
             before = task_record(runs, str(entry.body["run"]), str(entry.body["task"]))
             record = folded(before, entry.body, entry.at_ns, lenient=lenient)
-            agent = record.tried[-1].agent if record.tried else ""
+            agent = record.agent or (record.tried[-1].agent if record.tried else "")
             runs.save_task(TaskRow(record.run, record.task, record.state, agent, record.at_ns, _document(record)))
         records.mark_projected(entry.seq)
 

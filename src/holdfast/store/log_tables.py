@@ -13,10 +13,12 @@ from typing import NamedTuple
 from holdfast.model.canonical import Json
 from holdfast.store.database import Tables, dependable
 
-_SCHEMA = """
+_EVENTS = """
 CREATE TABLE IF NOT EXISTS events(
   seq INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL, event TEXT NOT NULL, run_id TEXT NOT NULL, task_id TEXT NOT NULL,
   document TEXT NOT NULL);
+"""
+_LOG = """
 CREATE TABLE IF NOT EXISTS execution_log(
   seq INTEGER NOT NULL, attempt INTEGER NOT NULL, at_ns INTEGER NOT NULL, plan_id TEXT NOT NULL, run_id TEXT NOT NULL,
   task_id TEXT NOT NULL, adapter_id TEXT NOT NULL, success INTEGER NOT NULL, output TEXT NOT NULL, error TEXT NOT NULL,
@@ -55,12 +57,14 @@ class AttemptRow(NamedTuple):
 class LogTables(Tables):
     @dependable
     def exist(self) -> bool:
-        found = self._db.execute("SELECT 1 FROM sqlite_master WHERE name='execution_log'").fetchone()
-        return found is not None
+        found = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name IN ('events', 'execution_log')")
+        return found.fetchone() == (2,)
 
     @dependable
     def prepare(self) -> None:
-        self._db.executescript(_SCHEMA)
+        """Also inside of a transaction, which `executescript` would end."""
+        self._db.execute(_EVENTS)
+        self._db.execute(_LOG)
 
     @dependable
     def save_event(self, row: EventRow) -> None:
