@@ -12,11 +12,11 @@ from holdfast.cli.papers import worst_step
 from holdfast.cli.screen import shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count
-from holdfast.engine.tracing import Lineage, Link, is_of_runs, lineage, trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from holdfast.engine.tracing import Lineage, Link
     from holdfast.model.canonical import Json
 
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 def command(face: Face, id: str) -> None:
     """Walk from any ID to plan, simulation, decision, answers and executions, proven by the ledger.
 
-    From a run or a task: its own moves, and everything that it landed. From an execution: its lineage too.
+    A unique beginning of an ID is enough; a task of the newest run may be named by its number. From a run or a task:
+    its own moves, and everything that it landed. From an execution: its lineage too.
     """
     screen = face.screen
     with reading(face) as hf:
-        found = id if is_of_runs(hf.ledger, id) else hf.resolve(id)
-        links, line = trace(hf.ledger, found), lineage(hf.ledger, found)
+        _, links, line = hf.trace(id)
     told = {"lineage": _lineage(line)} if line is not None else {}
     screen.answer({"kind": "list", "items": [_document(link) for link in links], **told})
     for link in links:

@@ -1,7 +1,7 @@
 """The chain of custody around one id: every ledger entry that it stands on, or that stands on it.
 
 From a run or a task: its own entries, and the chain of everything that it landed. The lineage of an execution is which
-executions it came from, which came from it, and which landed beside it.
+executions it came from, which came from it, and which others belong to the same piece of work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Link(NamedTuple):
 class Lineage(NamedTuple):
     """`parent` is the execution that this one takes back or brings back; `run` the run that landed it, if one did.
 
-    `correlation` is what everything of one piece of work has in common: its run, or else its plan.
+    `correlation` is what everything of one piece of work has in common: the run that landed it first, or else its plan.
+    Siblings have it too, and are neither ancestors nor descendants.
     """
 
     correlation: str
@@ -40,6 +41,14 @@ class Lineage(NamedTuple):
     ancestors: tuple[str, ...]
     descendants: tuple[str, ...]
     siblings: tuple[str, ...]
+
+
+class Trace(NamedTuple):
+    """Everything about one id; `lineage` of an execution only."""
+
+    id: str
+    links: tuple[Link, ...]
+    lineage: Lineage | None
 
 
 def lineage(ledger: Ledger, id: str) -> Lineage | None:
@@ -54,16 +63,24 @@ def lineage(ledger: Ledger, id: str) -> Lineage | None:
     if id not in made:
         return None
     parents = {other: parent_of(body) for other, body in made.items()}
-    run, plan = runs.get(id, ""), made[id]["plan_id"]
-    beside = [other for other in made if (runs.get(other) == run if run else made[other]["plan_id"] == plan)]
+    lines = {other: _chain(other, parents) for other in made}
+    ancestors = lines[id]
+    descendants = tuple(other for other in made if id in lines[other])
+
+    def piece(other: str) -> str:
+        """What everything of one piece of work has in common; what takes a landing back belongs to it too."""
+        first = (other, *lines[other])[-1]
+        return runs.get(first) or (str(made[first]["plan_id"]) if first in made else first)
+
+    kin = {id, *ancestors, *descendants}
     return Lineage(
-        run or str(plan),
+        piece(id),
         parents[id],
-        trigger_kind(made[id], run),
-        run,
-        _chain(id, parents),
-        tuple(other for other in made if id in _chain(other, parents)),
-        tuple(other for other in beside if other != id),
+        trigger_kind(made[id], runs.get(id, "")),
+        runs.get(id, ""),
+        ancestors,
+        descendants,
+        tuple(other for other in made if other not in kin and piece(other) == piece(id)),
     )
 
 
@@ -88,9 +105,9 @@ def _chain(id: str, parents: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def is_of_runs(ledger: Ledger, id: str) -> bool:
-    """Does the ledger know a run or a task by this id?"""
-    return any(id in (e.body.get("run"), e.body.get("task"), e.body.get("id")) for e in _of_runs(ledger))
+def ids_of_runs(ledger: Ledger) -> frozenset[str]:
+    """The ids of all runs and tasks that the ledger knows."""
+    return frozenset(str(e.body["task" if e.kind == "task" else "id"]) for e in _of_runs(ledger))
 
 
 def _of_runs(ledger: Ledger) -> list[Entry]:

@@ -24,6 +24,7 @@ CREATE TABLE IF NOT EXISTS execution_log(
   task_id TEXT NOT NULL, adapter_id TEXT NOT NULL, success INTEGER NOT NULL, output TEXT NOT NULL, error TEXT NOT NULL,
   duration_ms INTEGER NOT NULL, artifacts TEXT NOT NULL, PRIMARY KEY(seq, attempt)) WITHOUT ROWID;
 """
+_DAY_NS = 86_400 * 10**9
 
 
 class EventRow(NamedTuple):
@@ -58,7 +59,7 @@ class LogTables(Tables):
     @dependable
     def exist(self) -> bool:
         found = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name IN ('events', 'execution_log')")
-        return found.fetchone() == (2,)
+        return bool(found.fetchone() == (2,))
 
     @dependable
     def prepare(self) -> None:
@@ -75,3 +76,16 @@ class LogTables(Tables):
     def save_attempts(self, rows: Sequence[AttemptRow]) -> None:
         values = [(*row[:11], json.dumps(row.artifacts)) for row in rows]
         self._db.executemany("INSERT OR REPLACE INTO execution_log VALUES(?,?,?,?,?,?,?,?,?,?,?,?)", values)
+
+    @dependable
+    def run_that_landed(self, execution: str, at_ns: int) -> str:
+        """The run of a task that named this execution of that moment, also if it was undone since; empty for none.
+
+        The task's entry comes after the execution; a day more is looked through, for clocks that are set back.
+        """
+        if not self.exist():
+            return ""
+        named = f'%"execution": {json.dumps(execution)}%'
+        question = "SELECT run_id FROM events WHERE at_ns >= ? AND document LIKE ? ORDER BY seq LIMIT 1"
+        row = self._db.execute(question, (at_ns - _DAY_NS, named)).fetchone()
+        return "" if row is None else str(row[0])

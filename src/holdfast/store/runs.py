@@ -124,15 +124,6 @@ class Runs(Tables):
         row = self._db.execute("SELECT * FROM tasks WHERE run=? AND task=?", (run, task)).fetchone()
         return None if row is None else _task(row)
 
-    @dependable
-    def run_that_landed(self, execution: str) -> str:
-        """The run of the task that names this execution; empty where none does."""
-        if not self.exist():
-            return ""
-        pattern = f'%"execution": {json.dumps(execution)}%'
-        row = self._db.execute("SELECT run FROM tasks WHERE document LIKE ? LIMIT 1", (pattern,)).fetchone()
-        return "" if row is None else str(row[0])
-
 
 def _run(row: tuple[Any, ...]) -> RunRow:
     id, roadmap, state, at_ns, document = row

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from holdfast.errors import ApprovalNeeded, HoldfastError, VerificationFailed
+from holdfast.errors import ApprovalNeeded, HoldfastError, UnknownId, VerificationFailed
 from holdfast.model.canonical import Json
-from holdfast.model.path import person_name
+from holdfast.model.path import person_name, printable
 from holdfast.store.database import Records, Row
 from holdfast.store.ledger import Ledger
 from holdfast.wiring.login import user
@@ -28,7 +28,7 @@ from holdfast.wiring.unfinished import is_unfinished
 from holdfast.workspace.site import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from holdfast.agents.protocol import Agent, Person, Watcher
     from holdfast.engine.breaks import Break
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from holdfast.engine.run_following import Followed
     from holdfast.engine.simulator import Simulated
     from holdfast.engine.spawner import ProcessSpawner
+    from holdfast.engine.tracing import Trace
     from holdfast.model.approval import Approval
     from holdfast.model.decision import Decision
     from holdfast.model.execution import Divergence, Execution
@@ -399,19 +400,49 @@ class Holdfast:
     def show(self, id: str) -> tuple[Row, dict[str, Json] | None]:
         """An execution as it stands, and its result with its lineage where the table has it."""
         from holdfast.engine.tracing import parent_of, trigger_kind
-        from holdfast.store.runs import Runs
+        from holdfast.store.log_tables import LogTables
 
         row, document = self.records.execution(self.resolve(id))
         if document is None:
             return row, None
-        run = Runs(self.records).run_that_landed(row.id)
+        first, seen = row, {row.id}
+        while (parent := parent_of(first.summary)) and parent not in seen:
+            try:
+                first = self.records.row(parent)
+            except UnknownId:
+                break
+            seen.add(parent)
+        events = LogTables(self.records)
+        run = events.run_that_landed(row.id, row.at_ns)
         lineage: dict[str, Json] = {
-            "correlation_id": run or row.plan_id,
+            "correlation_id": events.run_that_landed(first.id, first.at_ns) or first.plan_id,
             "parent_execution": parent_of(row.summary) or None,
             "trigger_kind": trigger_kind(row.summary, run),
             "run_id": run or None,
         }
         return row, {**document, "lineage": lineage}
+
+    def trace(self, id: str) -> Trace:
+        """The chain of custody around any id, a unique beginning of one, or a task's number in the newest run."""
+        from holdfast.engine.tracing import Trace, ids_of_runs, lineage, trace
+
+        known = ids_of_runs(self.ledger)
+        found = id if id in known else self._traced(id, known)
+        return Trace(found, trace(self.ledger, found), lineage(self.ledger, found))
+
+    def _traced(self, id: str, of_runs: Collection[str]) -> str:
+        try:
+            return self.resolve(id)
+        except UnknownId as error:
+            begun = sorted(other for other in of_runs if other.startswith(id)) if id else []
+            if len(begun) > 1:
+                raise UnknownId(f"{printable(id)} could be {', '.join(begun[:5])}", hint=error.hint) from None
+            if begun:
+                return begun[0]
+            if of_runs and "could be" not in error.message:
+                with suppress(HoldfastError):
+                    return self.runs.resolve(id, "")
+            raise
 
     def difference(self, id: str) -> Difference:
         """What an execution changed, with the bytes of both sides as far as they are still kept."""
