@@ -40,6 +40,9 @@ def test_a_result_names_its_papers_and_its_lineage(tmp_path: Path) -> None:
     shown: dict[str, Any] = execution_document(*ground.hf.show(done.id))
     entry = ground.hf.ledger.find("execution", done.id)
     assert entry is not None
+    assert shown["transcription_id"] is None
+    of_intent = ground.hf.trace(shown["intent_id"])
+    assert of_intent.links == ground.hf.trace(done.id).links
     assert (shown["simulation_id"], shown["decision_id"]) == (entry.body["simulation"], entry.body["decision"])
     assert shown["approval_ids"] == entry.body.get("approvals", [])
     assert shown["approval_time"].startswith("20")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.cli.moments import for_programs
-from holdfast.model.execution import result_word
+from holdfast.model.execution import intent_id, result_word
 from holdfast.store.database import Row
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ def row_document(row: Row) -> dict[str, object]:
         "state": row.status,
         "at": for_programs(row.at_ns),
         "intent": row.intent,
+        "intent_id": intent_id(row.intent),
+        # Voice is not built: no intent comes from a transcription.
+        "transcription_id": None,
         "plan_id": row.plan_id,
         "simulation_id": row.summary.get("simulation") or None,
         "decision_id": row.summary.get("decision") or None,

@@ -1,7 +1,7 @@
 """The chain of custody around one id: every ledger entry that it stands on, or that stands on it.
 
-From a run or a task: its own entries, and the chain of everything that it landed. The lineage of an execution is which
-executions it came from, which came from it, and which others belong to the same piece of work.
+From a run, a task or an intent: its own entries, and the chain of everything that came of it. The lineage of an
+execution is which executions it came from, which came from it, and which others belong to the same piece of work.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from holdfast.model.canonical import Json
+from holdfast.model.execution import intent_id
 from holdfast.store.chain import Entry
 from holdfast.store.ledger import Ledger
 
@@ -105,9 +106,17 @@ def _chain(id: str, parents: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def ids_of_runs(ledger: Ledger) -> frozenset[str]:
-    """The ids of all runs and tasks that the ledger knows."""
-    return frozenset(str(e.body["task" if e.kind == "task" else "id"]) for e in _of_runs(ledger))
+def ids_without_paper(ledger: Ledger) -> frozenset[str]:
+    """The ids of all runs, tasks and intents that the ledger knows."""
+    return frozenset(
+        _intent_of(entry) if entry.kind == "execution" else str(entry.body["task" if entry.kind == "task" else "id"])
+        for entry in ledger.entries()
+        if entry.kind in ("run", "task", "execution")
+    )
+
+
+def _intent_of(entry: Entry) -> str:
+    return intent_id(str(entry.body["intent"]))
 
 
 def _of_runs(ledger: Ledger) -> list[Entry]:
@@ -118,6 +127,8 @@ def trace(ledger: Ledger, id: str) -> tuple[Link, ...]:
     """Oldest first. From a plan all that came of it; from anything else the road through its simulation."""
     own = [e for e in _of_runs(ledger) if id in (e.body.get("run"), e.body.get("task"), e.body.get("id"))]
     landed = {str(entry.body["execution"]) for entry in own if entry.body.get("execution")}
+    if id.startswith("i-"):
+        landed |= {_id_of(entry) for entry in ledger.entries() if entry.kind == "execution" and _intent_of(entry) == id}
     links = {entry.seq: _link(entry) for entry in own}
     for one in (id, *sorted(landed)):
         links.update((link.seq, link) for link in _custody(ledger, one))

@@ -21,6 +21,8 @@ Invariant X1: `ROLLED_BACK` is entered only with equal before and after digests;
 
 from __future__ import annotations
 
+import hashlib
+from base64 import b32encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -65,6 +67,13 @@ NOT_FINISHED = "it was not finished by the process that began it; recovery rolle
 def result_word(status: str) -> str:
     """The word other tools read in an execution result (features.md, appendix)."""
     return "SUCCESS" if status == "COMPLETED" else status
+
+
+def intent_id(words: str) -> str:
+    """The id of an intent: the same words are the same intent, whichever plan came of them."""
+    return (
+        "i-" + b32encode(hashlib.sha256(words.encode("utf-8", "surrogateescape")).digest())[:8].decode("ascii").lower()
+    )
 
 
 def landed_in(body: Mapping[str, Json]) -> bool:

@@ -424,22 +424,22 @@ class Holdfast:
 
     def trace(self, id: str) -> Trace:
         """The chain of custody around any id, a unique beginning of one, or a task's number in the newest run."""
-        from holdfast.engine.tracing import Trace, ids_of_runs, lineage, trace
+        from holdfast.engine.tracing import Trace, ids_without_paper, lineage, trace
 
-        known = ids_of_runs(self.ledger)
+        known = ids_without_paper(self.ledger)
         found = id if id in known else self._traced(id, known)
         return Trace(found, trace(self.ledger, found), lineage(self.ledger, found))
 
-    def _traced(self, id: str, of_runs: Collection[str]) -> str:
+    def _traced(self, id: str, others: Collection[str]) -> str:
         try:
             return self.resolve(id)
         except UnknownId as error:
-            begun = sorted(other for other in of_runs if other.startswith(id)) if id else []
+            begun = sorted(other for other in others if other.startswith(id)) if id else []
             if len(begun) > 1:
                 raise UnknownId(f"{printable(id)} could be {', '.join(begun[:5])}", hint=error.hint) from None
             if begun:
                 return begun[0]
-            if of_runs and "could be" not in error.message:
+            if others and "could be" not in error.message:
                 with suppress(HoldfastError):
                     return self.runs.resolve(id, "")
             raise
