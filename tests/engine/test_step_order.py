@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from guarded import Ground, Interloper, guard, put
+from guarded import ME, Ground, Interloper, guard, put
 from holdfast.errors import NeedsHuman, VerificationFailed
 from holdfast.model.changeset import Change
 from holdfast.model.execution import StepResult
 from holdfast.model.image import Image
-from holdfast.model.plan import Chmod, CommandCheck, Create, Delete, Move, Read, Run, Step, Symlink
+from holdfast.model.plan import Chmod, CommandCheck, Create, Delete, Move, Plan, Read, Run, Step, Symlink
 from holdfast.workspace.staging import in_order
 from holdfast.workspace.undo import read_past
 
@@ -154,3 +154,15 @@ def test_a_rolled_back_step_says_what_stands(ground: Ground) -> None:
         assert (step["success"], step["rollback_invoked"], step["rollback_succeeded"]) == (False, True, True)  # type: ignore[index,call-overload]
         assert step["actual_state_change"] == "none; rolled back"  # type: ignore[index,call-overload]
     assert [moment["status"] for moment in document["history"]][-2:] == ["FAILED", "ROLLED_BACK"]  # type: ignore[union-attr,index,call-overload]
+
+
+def test_a_program_took_its_time_in_another_process_too(ground: Ground) -> None:
+    """The result of a command that an earlier process rehearsed says how long it ran there, and not nothing."""
+    plan = Plan("wait", (Run(("/bin/sh", "-c", "sleep 0.3; echo new > new")), put("a", b"1")))
+    simulated = ground.hf.simulate(plan)
+    kept, verified = ground.hf.kept(ground.hf.keep(simulated, ground.hf.verify(simulated)).report.id)
+    program, writing = ground.hf.execute(kept, approved_by=ME, verified=verified).steps
+    took_ms = kept.report.steps[0].receipt.duration_ms if kept.report.steps[0].receipt else 0
+    assert took_ms >= 300
+    assert program.completed_ns - program.started_ns == took_ms * 1_000_000
+    assert 0 <= writing.completed_ns - writing.started_ns < 300_000_000

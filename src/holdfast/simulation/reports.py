@@ -14,7 +14,8 @@ from holdfast.simulation.rehearsal import StepReport
 
 
 class StepReports(Sequence[StepReport]):
-    """`times` are when each step began; one ends when the next begins. Without them all is the moment `at_ns`."""
+    """`times` are when each step began; one ends when the next begins. Without them all ends at the moment `at_ns`, and
+    a program took as long as its receipt says."""
 
     def __init__(self, steps: Sequence[SimulatedStep], times: Iterable[int], at_ns: int) -> None:
         self._steps = steps
@@ -37,6 +38,8 @@ class StepReports(Sequence[StepReport]):
         step = self._steps[number]
         met = step.precondition != "unmet"
         started, completed = self._time(number), self._time(number + 1)
+        if not self._times and step.receipt is not None:
+            started = completed - step.receipt.duration_ms * 1_000_000
         return StepReport(
             number, step.operation, step.target, met, step.detail, started, completed, step.affected, step.receipt
         )
