@@ -88,3 +88,20 @@ def test_a_report_that_is_gone_is_a_failed_gate(guarded: Any, write: Callable[[s
     assert refused.document["error"]["code"] == "blocked"
     assert [row["simulation"] for row in entries(guarded, "refusal")] == [id]
     assert not (guarded.directory / "n").exists()
+
+
+def test_what_must_not_land_is_not_nothing_to_do(guarded: Any, write: Callable[[str], str]) -> None:
+    """A command that made nothing but a pipe is refused by apply (exit 5, recorded), and its preview says UNSAFE."""
+    file = write(UNSAFE)
+    done = guarded("apply", file, "--yes")
+    assert done.status == 5, done.out
+    assert "p: a FIFO cannot land" in done.out + done.err
+    assert [row["status"] for row in entries(guarded, "execution")] == ["ABORTED"]
+    seen = guarded("apply", file, "--preview", "--json").document
+    assert (seen["status"], seen["dangers"]) == ("UNSAFE", ["p: a FIFO cannot land"])
+
+
+def test_a_command_that_changed_nothing_says_so_to_programs(guarded: Any, write: Callable[[str], str]) -> None:
+    """The JSON of an apply with nothing to do says why: the command changed nothing, or all is as it should be."""
+    done = guarded("apply", write("intent: Look\nsteps:\n  - run: ['true']\n"), "--json").document
+    assert (done["status"], done["because"]) == ("UNCHANGED", "The command changed nothing")

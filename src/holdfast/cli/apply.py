@@ -75,7 +75,7 @@ def command(face: Face, file: str, yes: bool, preview: bool, shadow: ShadowKind,
                 simulated = hf.simulate(plan, shadow=shadow, watcher=watcher, person=person)
         difference = PlannedDifference(hf.site, simulated.change_set.changes, simulated.sources, plan.notes)
         tell_plan(face.screen, plan, simulated, difference)
-        if not simulated.change_set and not plan.verify and not health_of(plan) and not _has_services(plan):
+        if _asks_for_nothing(plan, simulated):
             _nothing_to_do(face.screen, plan)
         elif preview:
             _previewed(face.screen, plan, simulated)
@@ -102,8 +102,11 @@ def _telling_what_stands(hf: Holdfast, plan: Plan) -> Iterator[None]:
         raise
 
 
-def _has_services(plan: Plan) -> bool:
-    return any(isinstance(step, Service) for step in plan.steps)
+def _asks_for_nothing(plan: Plan, simulated: Simulated) -> bool:
+    """What must not land is no change either, and is refused like any other that must not."""
+    if simulated.change_set or simulated.report.status != "SUCCESS":
+        return False
+    return not plan.verify and not health_of(plan) and not any(isinstance(step, Service) for step in plan.steps)
 
 
 def carry_out(screen: Screen, hf: Holdfast, simulated: Simulated, difference: PlannedDifference, *, yes: bool) -> None:
@@ -182,18 +185,21 @@ def _already(screen: Screen, hf: Holdfast, row: Row) -> None:
 
 
 def _nothing_to_do(screen: Screen, plan: Plan) -> None:
-    screen.answer({"kind": "simulation", "id": plan.id, "status": "UNCHANGED", "changes": []})
     commands = [shlex.join(step.argv) for step in plan.steps if isinstance(step, Run)]
+    # What it was to do, only the command knows: that nothing changed does not say that all is as it should be.
+    why = "The command changed nothing" if commands else "The workspace is already as the plan wants it"
+    screen.answer({"kind": "simulation", "id": plan.id, "status": "UNCHANGED", "because": why, "changes": []})
     if commands:
-        # What it was to do, only the command knows: that nothing changed does not say that all is as it should be.
-        screen.say(f"The command changed nothing, so there is nothing to apply: {shown('; '.join(commands))}")
+        screen.say(f"{why}, so there is nothing to apply: {shown('; '.join(commands))}")
     else:
-        screen.say("The workspace is already as the plan wants it; nothing to do.")
+        screen.say(f"{why}; nothing to do.")
 
 
 def _previewed(screen: Screen, plan: Plan, simulated: Simulated) -> None:
     changes = [change_document(change) for change in simulated.change_set.changes if screen.form != "text"]
+    report = simulated.report
+    status = "REHEARSED" if report.status == "SUCCESS" else report.status
     document = {"intent": plan.intent, "plan_digest": plan.digest, "change_set_digest": simulated.change_set.digest,
-                "notes": list(plan.notes)}  # fmt: skip
-    screen.answer({"kind": "simulation", "id": plan.id, "status": "REHEARSED", **document, "changes": changes})
+                "notes": list(plan.notes), "dangers": list(report.dangers)}  # fmt: skip
+    screen.answer({"kind": "simulation", "id": plan.id, "status": status, **document, "changes": changes})
     screen.say("Preview only: nothing was changed, and no check was run.")
