@@ -97,6 +97,9 @@ def test_a_pattern_executor(ground: Ground) -> None:
     wrong = executor.validate_inputs({"name": 7, "nonsense": True})
     assert len(wrong) >= 2
     assert any("nonsense" in sentence for sentence in wrong)
+    every = executor.validate_inputs({"nonsense": True, "rubbish": 1})
+    assert [sentence.split(" is ")[0] for sentence in every] == ["name", "summary", "nonsense", "rubbish"]
+    assert executor.validate_inputs([]) == ["the inputs must be a table, not a list"]  # type: ignore[arg-type]
     with pytest.raises(HoldfastError):
         executor.execute({"name": 7})
     plan = executor.execute(executor.pattern.example)

@@ -26,6 +26,7 @@ from holdfast.planning.patterns.pattern import Inputs, Pattern
 
 MOST_BYTES = 1 << 20
 _SHOWN = 5
+_UNKNOWN = 100
 _VALUE_SHOWN = 60
 _TYPES = {
     "string": "text",
@@ -55,6 +56,9 @@ def validated(pattern: Pattern, inputs: Inputs) -> dict[str, Json]:
 
 def faults_of(pattern: Pattern, inputs: Inputs) -> list[str]:
     """What is wrong with the inputs, a sentence each, in the order of the fields; empty where nothing is."""
+    given: object = inputs
+    if not isinstance(given, Mapping):
+        return [f"the inputs must be a table, not {_shown(given)}"]
     values = _with_defaults(pattern, inputs)
     try:
         size = len(canonical(values))
@@ -63,7 +67,7 @@ def faults_of(pattern: Pattern, inputs: Inputs) -> list[str]:
     if size > MOST_BYTES:
         return [f"the inputs are larger than {MOST_BYTES >> 20} MiB"]
     faults = sorted(_Validator(pattern.schema, registry=Registry()).iter_errors(values), key=_place)
-    return list(dict.fromkeys(map(_sentence, faults)))
+    return list(dict.fromkeys(sentence for fault in faults for sentence in _sentences(fault)))
 
 
 def _with_defaults(pattern: Pattern, inputs: Inputs) -> dict[str, Json]:
@@ -97,15 +101,22 @@ def _refuse(pattern: Pattern, sentences: Sequence[str]) -> NoReturn:
     raise InvalidInput(f"{pattern.id}:{whole}", hint=f"See what it takes with: holdfast patterns {pattern.id}")
 
 
-def _sentence(fault: ValidationError) -> str:
+def _sentences(fault: ValidationError) -> Iterator[str]:
+    """One for each name that is missing or unknown, which may be several of one rule; else one."""
     field = field_name(fault.absolute_path)
     rule: Any = fault.validator_value
     match fault.validator:
         case "required":
-            missing = [name for name in rule if name not in _table(fault.instance)]
-            return f"{_inside(field)}{missing[0]} is missing"
+            yield from (f"{_inside(field)}{name} is missing" for name in rule if name not in _table(fault.instance))
         case "additionalProperties":
-            return _unknown(field, fault)
+            yield from _unknown(field, fault)
+        case _:
+            yield _sentence(field, fault)
+
+
+def _sentence(field: str, fault: ValidationError) -> str:
+    rule: Any = fault.validator_value
+    match fault.validator:
         case "type":
             wanted = [rule] if isinstance(rule, str) else list(rule)
             return f"{field} must be {_either([_TYPES[name] for name in wanted])}, not {_shown(fault.instance)}"
@@ -136,13 +147,13 @@ def _inside(field: str) -> str:
     return "" if field == "the inputs" else f"{field}."
 
 
-def _unknown(field: str, fault: ValidationError) -> str:
+def _unknown(field: str, fault: ValidationError) -> Iterator[str]:
     schema: Any = fault.schema
     known = sorted(schema.get("properties", {}))
-    unknown = sorted(set(_table(fault.instance)) - set(known))
-    near = get_close_matches(unknown[0], known, 1)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
-    return f"{_inside(field)}{unknown[0]} is not an input; {hint}"
+    for name in sorted(set(_table(fault.instance)) - set(known))[:_UNKNOWN]:
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
+        yield f"{_inside(field)}{name} is not an input; {hint}"
 
 
 def _table(value: object) -> Mapping[str, object]:
