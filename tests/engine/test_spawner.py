@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +71,36 @@ def test_a_call_that_makes_no_sense_is_refused(ground: Ground, cwd: str, timeout
     """A directory outside of the workspace and a time-out of nothing are refused before anything starts."""
     with pytest.raises(InvalidInput):
         ground.hf.spawner.spawn("/bin/true", cwd=cwd, timeout=timeout)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"arguments": "-l"},
+        {"arguments": ["-n", 1]},
+        {"environment": {"A=B": "c"}},
+        {"environment": {"A": 1}},
+        {"timeout": "3"},
+        {"timeout": float("inf")},
+        {"command": ""},
+        {"cwd": "link"},
+        {"cwd": "link/below"},
+    ],
+    ids=str,
+)
+def test_what_is_no_word_for_a_program_is_refused(ground: Ground, given: dict[str, Any]) -> None:
+    """A text in place of a list would become one argument for each letter; links lead out of the workspace."""
+    os.symlink("/usr", os.path.join(ground.path, "link"))
+    with pytest.raises(InvalidInput):
+        ground.hf.spawner.spawn(**{"command": "/bin/true", **given})
+
+
+def test_a_shadow_leaves_nothing_behind(ground: Ground) -> None:
+    """What an agent made for its caller to look at is not kept as a simulation that could land."""
+    agent = ScriptedAgent(WriteFile("a.txt", "new\n"), name="mock")
+    assert ground.hf.spawner.spawn_adapter("mock", Request("Change a.txt"), agents={"mock": agent}).success
+    kept = Path(ground.path) / ".holdfast" / "simulations"
+    assert not kept.exists() or list(kept.iterdir()) == []
 
 
 def test_an_adapter_is_measured(ground: Ground) -> None:

@@ -8,8 +8,9 @@ make a plan with a `run` step; to land an agent's work, use `Holdfast.task`.
 
 Invariants
   SP-1  No shell. The arguments reach the program byte for byte.
-  SP-2  The environment is exactly what the caller names, with a PATH, HOME and LANG where those are missing.
-  SP-3  The program works in a shadow, never in the workspace; `cwd` is a directory of the workspace.
+  SP-2  The environment is what the caller names, and what the sandbox sets: PATH and LANG where those are missing, a
+        HOME and TMPDIR of its own, HOLDFAST_RUN. Nothing of this process is inherited.
+  SP-3  The program works in a shadow, never in the workspace; `cwd` is a directory of the workspace, through no link.
   SP-4  `success` is measured. A program that failed, timed out or cannot be started is a result, not an exception.
 """
 
@@ -27,15 +28,17 @@ from holdfast.engine.pipeline import Pipeline
 from holdfast.errors import AgentFailed, InvalidInput, LimitReached
 from holdfast.gates.secrets import masked
 from holdfast.model.agent import AdapterResult, Delegation, Request
-from holdfast.model.path import checked_path
+from holdfast.model.path import checked_path, printable
 from holdfast.sandbox.confined import Confined, run_confined
 from holdfast.sandbox.exceeded import exceeded
 from holdfast.sandbox.process import Command, clean_environment
 from holdfast.sandbox.profile import Limits
 from holdfast.simulation.rehearsal import Unrehearsable
+from holdfast.store.dossier import Dossiers
 from holdfast.workspace.shadow import open_shadow
 
 _HOME = "/nonexistent"
+_LONGEST = 10_000_000
 
 
 class ProcessSpawner:
@@ -54,9 +57,10 @@ class ProcessSpawner:
     ) -> AdapterResult:
         """Run a program to its end or to its time-out, in a shadow that is removed afterwards."""
         site, settings = self._pipeline.site, self._pipeline.governance.settings()
-        if timeout <= 0:
-            raise InvalidInput("the time-out must be more than 0 seconds")
+        _require_words(command, arguments, environment or {}, timeout)
         directory = site.path if cwd in (".", "") else os.path.join(site.path, checked_path(cwd))
+        if os.path.realpath(directory) != _beneath(site.path, cwd):
+            raise InvalidInput(f"{printable(cwd)} goes through a symbolic link")
         profile = profile_of(settings.limits)
         limits = profile.limits
         env = {**clean_environment(_HOME), **(environment or {})}
@@ -86,13 +90,37 @@ class ProcessSpawner:
         employ = hire(self._pipeline, agents or {}, watcher, told=heard.append)
         error = ""
         try:
-            self._pipeline.simulator.simulate(plan, "auto", employ)
+            simulated = self._pipeline.simulator.simulate(plan, "auto", employ)
+            Dossiers(self._pipeline.site.state, "simulations").remove(simulated.report.id)
         except (AgentFailed, LimitReached, Unrehearsable) as failure:
             error = failure.message
         if not heard:
             return AdapterResult(False, "", error, 0)
         last = heard[-1].attempts[-1]
         return last.adapter_result()._replace(success=not error, error=error)
+
+
+def _require_words(command: object, arguments: object, environment: object, timeout: object) -> None:
+    """SP-1: what is no word for a program is refused, before one can take it for something else."""
+    if not isinstance(command, str) or not command:
+        raise InvalidInput("the command must be the name of a program")
+    if isinstance(arguments, (str, bytes)) or not isinstance(arguments, Sequence) or not all(map(_is_text, arguments)):
+        raise InvalidInput("the arguments must be a list of texts", hint='For example: ["-c", "exit 0"]')
+    if not isinstance(environment, Mapping) or not all(map(_is_text, (*environment, *environment.values()))):
+        raise InvalidInput("the environment must be a table of texts")
+    wrong = next((name for name in environment if not name or "=" in name), None)
+    if wrong is not None:
+        raise InvalidInput(f"{wrong!r} cannot be the name of an environment variable")
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= _LONGEST:
+        raise InvalidInput(f"the time-out must be more than 0 seconds, and at most {_LONGEST:,}")
+
+
+def _beneath(root: str, cwd: str) -> str:
+    return os.path.normpath(os.path.join(os.path.realpath(root), cwd))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _result_of(done: Confined, command: str, limits: Limits, artifacts: tuple[str, ...]) -> AdapterResult:
