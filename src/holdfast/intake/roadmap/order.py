@@ -22,10 +22,12 @@ _RELATION = re.compile(
     r"(?i)\b(?P<later>depends? on|requires?|needs?|after)\b"
     r"|\b(?P<earlier>must (?:come|be (?:done|complete)) before|before|blocks?)\b|(?P<arrow>→|->|-->)"
 )
-_PHASE_NUMBER = re.compile(
-    r"[Pp]hases?[ ]((?:\d+(?:\.\d+)*)(?:(?:[ ]?[-–][ ]?|,[ ]?|[ ]and[ ]|[ ]?&[ ]?)\d+(?:\.\d+)*){0,50})"
+_BETWEEN = r"(?:[ ]?[-–—][ ]?|[ ]?[,;/][ ]?(?:and[ ]|&[ ]?)?|[ ]and[ ]|[ ]?[&+][ ]?)"
+_PHASE_NUMBER = re.compile(rf"[Pp]hases?[ ]((?:\d+(?:\.\d+)*)(?:{_BETWEEN}\d+(?:\.\d+)*){{0,50}})")
+_BARE_NUMBERS = re.compile(
+    rf"#?\d+(?:\.\d+)*(?:{_BETWEEN}#?\d+(?:\.\d+)*){{0,50}}"
+    r"(?:[ ]\(?(?:(?:is|are|must[ ]be)[ ])?(?:done|finished|completed?)\)?)?[ .]*\Z"
 )
-_BARE_NUMBERS = re.compile(r"#?\d+(?:\.\d+)*(?:(?:[ ]?[-–][ ]?|,[ ]?|[ ]and[ ]|[ ]?&[ ]?)#?\d+(?:\.\d+)*){0,50}[ .]*\Z")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _LONGEST_NAME = 6
 
@@ -102,7 +104,7 @@ def phase_order(outline: Outline, phases: tuple[Phase, ...], text: Text, remarks
     by_name = {_name(phase.title): phase.id for phase in phases}
     after: dict[str, list[str]] = {phase.id: [] for phase in phases}
     for phase in phases:
-        words = phase.prerequisite
+        words = phase.prerequisite.replace("`", "")
         if _BARE_NUMBERS.match(words):
             words = f"phases {words.replace('#', '')}"
         found, lost = _phases_in(words, by_number, by_name)

@@ -288,7 +288,7 @@ def tokens_in(text: str) -> list[str]:
 def numbers_in(text: str) -> list[str]:
     """The numbers of phases: `1, 2 and 4-6`."""
     found: list[str] = []
-    for part in re.finditer(r"(\d+(?:\.\d+)*)(?:[ ]?[-–][ ]?(\d+)(?![.\d]))?", text):
+    for part in re.finditer(r"(\d+(?:\.\d+)*)(?:[ ]?[-–—][ ]?(\d+)(?![.\d]))?", text):
         if part[2] and part[1].isdigit() and len(part[1]) < 7 > len(part[2]):
             low, high = int(part[1]), int(part[2])
             found += map(str, range(low, min(high, low + _MAX_RANGE) + 1))

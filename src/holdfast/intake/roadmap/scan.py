@@ -37,13 +37,13 @@ _SAID = rf"({_FIELDS})(?::(?:\*\*|__)|(?:\*\*|__|)[ \t]?:)[ \t]*+([^\n]*+)"
 # What a look ahead rules out at the first characters costs nothing more: most lines are prose, and those that do not
 # begin as a field does are left at once. A heading with the number of a section is told apart here, where its number is
 # read anyway, if nothing stands in it but ASCII without the signs *, _, ~ and [ and it ends with a letter or a digit.
-# A field may stand in a quote (`> **Goal**: …`); nothing else in a quote is read.
+# A field may stand in a quote (`> **Goal**: …`, `> - **Goal**: …`); nothing else in a quote is read.
 LINE = re.compile(
     rf"""\n(?![ ]*+[A-Za-z\n][^*_obursfelic])([ \t]*+)(?:
         (?=[-*+\d\[])(?:(?:[-*+]|(\d{{1,9}}[.)]))[ \t]++(?:\[(.?)\](?![^ \t\n])[ \t]*+)?|\[(.?)\](?![^ \t\n])[ \t]*+)
         ([^\n]*+)
       | \#(\#{{0,5}})[ \t]++(?:({SECTION_NUMBER}[\0-\t\v-)+-Z\\-^`-}}\x7f]*+(?<=[A-Za-z0-9])(?![^\n]))|([^\n]*+))
-      | (?:>[ \t]*+)?+(?=[*_GOPEDBFAVTgopedbfavt][*_obursfelic])(?:\*\*|__|){_SAID}
+      | (?:>[ \t]*+(?:[-*+][ \t]++)?+)?+(?=[*_GOPEDBFAVTgopedbfavt][*_obursfelic])(?:\*\*|__|){_SAID}
       | (?=[`~])(?:(`{{3,32}}+)[^`\n]*+(?:\n(?![ \t]*+```)[^\n]*+)*+\n[ \t]*+\12`*+[ \t]*+(?![^\n])
         |(`{{3,32}}+(?=[^`\n]*+(?![^\n]))|~{{3,32}}+))
       | (?=[^\0-9;-\x7f])({SIGN})[ \t]*+([^\n]*+)
