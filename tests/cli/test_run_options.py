@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+import holdfast
 from delegated import configured
+from holdfast.errors import InvalidInput
+from holdfast.model.run import RunOptions
 from roadmapped import boxes, git, mapped, script, states
 
 # Writes what it was told of its plan and its model where a test can read it: into the file that it makes.
@@ -107,3 +110,25 @@ def test_a_run_interrupted_for_a_person(guarded: Any, words: tuple[str, ...], be
     assert done.status == 3, done.err
     assert (states(here), boxes(here)) == (["NEEDS_REVIEW"], ".")
     assert because in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        RunOptions(verify_mode="skip"),
+        RunOptions(verify_mode="agent", unverified_because="docs"),
+        RunOptions(verify_mode="never"),  # type: ignore[arg-type]
+        RunOptions(parallel=0),
+        RunOptions(attempts=0),
+        RunOptions(ask=("sometimes",)),  # type: ignore[arg-type]
+    ],
+    ids=str,
+)
+def test_a_program_asks_for_what_no_run_can_do(guarded: Any, options: RunOptions) -> None:
+    """From Python as from the command line: refused before a run is begun, and never a run without an end."""
+    here = mapped(guarded, "Create a.py")
+    with holdfast.open(str(here.directory)) as hf:
+        for ask in (hf.runs.start, hf.runs.preview):
+            with pytest.raises(InvalidInput):
+                ask("ROADMAP.md", options._replace(agent="mine"))
+    assert here.fresh("tasks", "--json").document["status"] == "PENDING"

@@ -7,8 +7,9 @@ Invariants
       Whoever moves tasks by hand holds that lock too: the book of a run has one writer (K3).
   S2  Stopping can be asked for from anywhere; it is about the sitting that goes on, and is forgotten when that ends and
       before the next one begins (`stop_wish`).
-  S3  What cannot work is refused before a run is written down: no roadmap, no task, an agent that nobody knows, and
-      all of `run_requirements`. A run of which nothing was begun is not left behind as one that was interrupted.
+  S3  What cannot work is refused before a run is written down: no roadmap, no task, an agent that nobody knows,
+      options that contradict each other, and all of `run_requirements`. A run of which nothing was begun is not left
+      behind as one that was interrupted.
   S4  Where a run was killed, no other is begun before it went on: what it had begun to land must be known first.
   S5  An answer is to one question, by its number and what it showed; to any other it is none (K4 of `taskbook`).
   S6  Whoever starts a run, answers, or has boxes set does so under the name that approvals are counted by.
@@ -60,7 +61,7 @@ from holdfast.engine.task_parts import require_last_first
 from holdfast.engine.taskbook import TaskBook, begin_run
 from holdfast.errors import Blocked, Conflict, HoldfastError, InvalidInput, Locked
 from holdfast.model.configuration import Budget
-from holdfast.model.run import AUTO, RunEvent, RunOptions, RunRecord, RunWatcher
+from holdfast.model.run import AUTO, RunEvent, RunOptions, RunRecord, RunWatcher, fault_of
 from holdfast.model.task import Roadmap, Task, TaskRecord
 from holdfast.settlement.runs import ANSWER, answer_body, task_record
 from holdfast.store.chain import Record
@@ -146,6 +147,8 @@ class RoadmapRuns:
         self, roadmap: str, options: RunOptions, agents: Mapping[str, Agent]
     ) -> tuple[str, Roadmap, RunOptions]:
         """S3."""
+        if wrong := fault_of(options):
+            raise InvalidInput(wrong, hint="Nothing was begun.")
         path = find_roadmap(self._pipeline.site, roadmap)
         read = RoadmapFile(self._pipeline.site, path).read()[1]
         if not read.tasks:

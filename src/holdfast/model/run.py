@@ -78,6 +78,36 @@ class RunOptions(NamedTuple):
     stop_after_landing: bool = False
 
 
+_CHOICES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("on_failure", ("continue", "stop")),
+    ("landing", LANDING_ORDERS),
+    ("group", GROUPINGS),
+    ("adaptive", ADAPTIVES),
+    ("recovery", RECOVERY_APPROVALS),
+    ("verify_mode", RUN_VERIFY_MODES),
+)
+_LEAST = (("parallel", 1), ("attempts", 1), ("mends", 1), ("within_ms", 1), ("most_tasks", 0))
+
+
+def fault_of(options: RunOptions) -> str:
+    """What a program chose that no run can do; empty where nothing is wrong. The command line asks for less."""
+    for name, known in _CHOICES:
+        if getattr(options, name) not in known:
+            return f"{name} must be one of {', '.join(known)}, not {getattr(options, name)!r}"
+    for name, least in _LEAST:
+        value = getattr(options, name)
+        if type(value) is not int or value < least:
+            return f"{name} must be a whole number from {least} on, not {value!r}"
+    if unknown := [word for word in options.ask if word not in ASKS]:
+        return f"ask must name {', '.join(ASKS)}, not {unknown[0]!r}"
+    reason = options.unverified_because.strip()
+    if options.verify_mode == "skip" and not reason:
+        return "verify_mode skip needs a reason: unverified_because"
+    if options.verify_mode == "agent" and reason:
+        return "verify_mode agent skips nothing, so unverified_because does not belong to it"
+    return ""
+
+
 class RunRecord(NamedTuple):
     """A run as the ledger tells it."""
 
