@@ -43,6 +43,24 @@ def test_a_task_waits_for_one_of_another_workspace(guarded: Any, tmp_path: Path)
     assert boxes(here) == "xxx"
 
 
+def test_a_phase_waits_for_a_task_of_another_workspace(guarded: Any, tmp_path: Path) -> None:
+    """A prerequisite holds back every task of its phase, and its numbers are the other roadmap's; what it says of
+    phases here counts as well."""
+    other = _other(tmp_path, " ")
+    here = _here(guarded, other, "Create z.py")
+    (here.directory / "ROADMAP.md").write_text(
+        "# Map\n\n## Phase 1: One\n- [ ] Create a.py\n\n"
+        "## Phase 2: Two\n> **Prerequisite**: Phase 1, lib#1.2\n- [ ] Create b.py\n- [ ] Create c.py\n"
+    )
+    preview = here.fresh("run", "--agent", "mine", "--dry-run", "--json").document
+    assert [row["because"] for row in preview["held"]] == ["it waits for lib#1.2, which is not done there"] * 2
+    assert [row["title"] for row in preview["turns"]] == ["Create a.py"]
+    (other / "ROADMAP.md").write_text("# Lib\n\n- [x] 1.1 Begin\n- [x] 1.2 Add the parser\n")
+    preview = here.fresh("run", "--agent", "mine", "--dry-run", "--json").document
+    assert preview["held"] == []
+    assert [row["wave"] for row in preview["turns"]] == [1, 2, 2]
+
+
 @pytest.mark.parametrize(
     ("reference", "named", "because"),
     [

@@ -1,4 +1,4 @@
-"""Tasks that wait for a task of another workspace: `depends on lib#1.2`.
+"""Tasks that wait for a task of another workspace: `depends on lib#1.2`; or whose phase does, by its prerequisite.
 
 `lib` is a name under `[run.workspaces]` of the user's own configuration; a repository cannot make us read elsewhere.
 What counts is the roadmap there: its task is done when it is ticked, by a run or by hand.
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from holdfast.checks.tree import TooLarge, read_beneath
 from holdfast.disk.calls import CALLS
 from holdfast.intake.roadmap import parse
-from holdfast.intake.roadmap.references import needs_elsewhere
+from holdfast.intake.roadmap.references import elsewhere_in, needs_elsewhere
 from holdfast.model.path import printable
 from holdfast.model.task import Held, Roadmap, Task
 
@@ -34,7 +34,13 @@ class OtherWorkspaces:
     def with_held(self, roadmap: Roadmap, before: Roadmap | None) -> Roadmap:
         """The roadmap with what waits for another workspace held back; the object `before` where that is the same."""
         if self._needs[0] is not roadmap:
-            rows = ((task.id, *need) for task in roadmap.tasks if not task.done for need in needs_elsewhere(task))
+            of_phases = {phase.id: elsewhere_in(phase.prerequisite) for phase in roadmap.phases if phase.prerequisite}
+            rows = (
+                (task.id, *need)
+                for task in roadmap.tasks
+                if not task.done
+                for need in (*of_phases.get(task.phase, ()), *needs_elsewhere(task))
+            )
             self._needs = roadmap, tuple(rows)
         if not self._needs[1]:
             return roadmap

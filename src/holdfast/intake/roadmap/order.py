@@ -14,7 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.intake.roadmap.outline import Outline, Section
-from holdfast.intake.roadmap.references import MAX_EXPANDED, Names, numbers_in, spelling, tokens_in
+from holdfast.intake.roadmap.references import (
+    MAX_EXPANDED,
+    Names,
+    numbers_in,
+    spelling,
+    tokens_in,
+    without_elsewhere,
+)
 from holdfast.intake.roadmap.scan import Text
 from holdfast.model.task import Phase, Remark
 
@@ -104,7 +111,7 @@ def phase_order(outline: Outline, phases: tuple[Phase, ...], text: Text, remarks
     by_name = {_name(phase.title): phase.id for phase in phases}
     after: dict[str, list[str]] = {phase.id: [] for phase in phases}
     for phase in phases:
-        words = phase.prerequisite.replace("`", "")
+        words = without_elsewhere(phase.prerequisite.replace("`", ""))
         if _BARE_NUMBERS.match(words):
             words = f"phases {words.replace('#', '')}"
         found, lost = _phases_in(words, by_number, by_name)

@@ -222,14 +222,22 @@ def needs_elsewhere(task: Task) -> tuple[tuple[str, str], ...]:
     """What a task says must come before it in other workspaces: (workspace, task there)."""
     if "#" not in task.title and "#" not in task.body:
         return ()
-    said = (*clauses(task.title), *clauses(task.body))
-    return tuple(dict.fromkeys((found[1], found[2]) for clause in said for found in _ELSEWHERE.finditer(clause)))
+    return elsewhere_in(*clauses(task.title), *clauses(task.body))
+
+
+def elsewhere_in(*clauses: str) -> tuple[tuple[str, str], ...]:
+    """The tasks of other workspaces that these name: (workspace, task there)."""
+    return tuple(dict.fromkeys((found[1], found[2]) for clause in clauses for found in _ELSEWHERE.finditer(clause)))
+
+
+def without_elsewhere(clause: str) -> str:
+    """What a clause says of this workspace."""
+    return _ELSEWHERE.sub(",", clause).strip(" ,") if "#" in clause else clause
 
 
 def named(clause: str, names: Names, near: str = "") -> tuple[list[str], list[str]]:
     """The ids that a clause names, and what in it names nothing; it stands in the phase with the number `near`."""
-    if "#" in clause:
-        clause = _ELSEWHERE.sub(",", clause).strip(" ,")
+    clause = without_elsewhere(clause)
     if len(clause) < _LONGEST_NOTHING and _NOTHING.match(clause):
         return [], []
     if whole := names.title(clause):
