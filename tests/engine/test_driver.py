@@ -867,9 +867,10 @@ SECTION = "# R\n\n## Part\n\n- [ ] One\n- [ ] Two\n"
 
 
 def test_tasks_of_a_group_are_completed_by_what_their_order_asked_for(ground: Ground) -> None:
-    """One order, one landing, two tasks with the same execution."""
+    """One order, one landing, two tasks with the same execution and the same agent."""
     sitting = Sitting(ground, SECTION, options=RunOptions(group="section"))
     sitting.drive({"One and 1 more": [worked(), landed("e-5")._replace(together=(sitting.record("Two").task,))]})
+    assert sitting.record("Two").agent == sitting.record("One").agent != ""
     assert {sitting.record(title).execution for title in ("One", "Two")} == {"e-5"}
     order = order_from(sitting.engine.argument(sitting.works()[0]))  # type: ignore[arg-type]
     assert order.together == (sitting.record("Two").task,) and "Two" in order.words
@@ -900,6 +901,16 @@ def test_the_task_that_an_order_is_named_by_may_be_the_one_left_open(ground: Gro
     assert ended.state == "FINISHED" and sitting.states() == {"One": "COMPLETED", "Two": "COMPLETED"}
     assert (len(sitting.works()), sitting.record("One").execution) == (2, "e-9")
     assert sitting.record("Two").execution not in ("", "e-9")
+
+
+def test_a_run_is_interrupted_after_a_part_of_a_group_landed(ground: Ground) -> None:
+    """What landed of a group is a landing, also while one of its tasks is left open: the run stops there."""
+    sitting = Sitting(ground, SECTION, options=RunOptions(group="section", stop_after_landing=True))
+    one, two = sitting.record("One").task, sitting.record("Two").task
+    part = landed("e-5")._replace(together=(two,), open=(one,))
+    ended = sitting.drive({"One and 1 more": [worked(), part]})
+    assert ended.state == "STOPPED" and "interrupted after" in ended.because
+    assert sitting.states() == {"One": "PENDING", "Two": "COMPLETED"}
 
 
 def test_a_task_that_joins_a_group_under_way_is_not_completed_with_it(ground: Ground) -> None:

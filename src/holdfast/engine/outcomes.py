@@ -215,12 +215,20 @@ class Outcomes:
         done = record._replace(
             execution=answer.execution, commit=answer.commit, files=answer.files, because="; ".join(answer.remarks)
         )
+        if self._book.run.options.stop_after_landing:  # a part of a task, or of a group, is a landing too
+            self.stopped = f"interrupted after {record.task} landed"
         if record.part + 1 < record.parts:
             self._book.move(done._replace(state="PENDING", part=record.part + 1))
             return
         others = [self._book.of(task) for task in answer.together]
         landed = [
-            other._replace(state="COMPLETED", execution=answer.execution, commit=answer.commit, files=answer.files)
+            other._replace(
+                state="COMPLETED",
+                agent=record.agent,
+                execution=answer.execution,
+                commit=answer.commit,
+                files=answer.files,
+            )
             for other in others
             if "COMPLETED" in MOVES[other.state]  # a person may have settled it meanwhile
         ]
@@ -232,8 +240,6 @@ class Outcomes:
             self._book.move_all((each, None) for each in (again, *landed))
             return
         self._book.move_all((each, None) for each in (done._replace(state="COMPLETED"), *landed))
-        if self._book.run.options.stop_after_landing:
-            self.stopped = f"interrupted after {record.task} landed"
         self._book.tell(
             TaskCompleted(record.run, record.task, answer.execution, answer.commit, record.attempt, answer.files)
         )
