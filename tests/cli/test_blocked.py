@@ -105,3 +105,15 @@ def test_a_command_that_changed_nothing_says_so_to_programs(guarded: Any, write:
     """The JSON of an apply with nothing to do says why: the command changed nothing, or all is as it should be."""
     done = guarded("apply", write("intent: Look\nsteps:\n  - run: ['true']\n"), "--json").document
     assert (done["status"], done["because"]) == ("UNCHANGED", "The command changed nothing")
+
+
+def test_a_simulated_step_has_the_names_of_other_tools(guarded: Any, write: Callable[[str], str]) -> None:
+    """In the JSON of simulate and of show; the report keeps the digest that its own names give."""
+    text = "intent: Pipe\nsteps:\n  - write: new.txt\n    content: x\n  - service: {call: 'http://127.0.0.1:9/x'}\n"
+    report = guarded("simulate", write(text), "--json").document
+    shown = guarded("show", report["id"], "--json").document["report"]
+    for steps in (report["steps"], shown["steps"]):
+        first, call = steps
+        assert (first["precondition_status"], first["affected_resources"]) == ("met", ["new.txt"])
+        assert (first["rollback_capability"], first["confirmations_required"]) == ("FULL", [])
+        assert (call["rollback_capability"], bool(call["confirmations_required"])) == ("NONE", True)

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.moments import for_programs
 from holdfast.model.execution import intent_id, result_word
+from holdfast.model.simulation import step_document
 from holdfast.store.database import Row
 
 if TYPE_CHECKING:
     from holdfast.model.changeset import Change
     from holdfast.model.image import Image
+    from holdfast.model.simulation import SimulatedStep
 
 _FROM_THE_LEDGER = ("approved_by", "errors", "undoes", "revives")
 _COURSE = {"history": ("status", "at_ns"), "divergence": ("path", "detail")}
@@ -52,6 +54,17 @@ def execution_document(row: Row, document: Mapping[str, object] | None) -> dict[
     summary["approval_time"] = for_programs(approved) if isinstance(approved, int) and approved else None
     # The row is given twice: first so that kind, id and status lead, last because it knows how things stand now.
     return {**row_document(row), **summary, **(document or {}), **row_document(row)}
+
+
+def simulated_step_document(step: SimulatedStep) -> dict[str, object]:
+    """A step of a report under the names that other tools use, beside those that it is digested by."""
+    return {
+        **step_document(step),
+        "precondition_status": step.precondition,
+        "affected_resources": list(step.affected),
+        "rollback_capability": step.rollback.capability,
+        "confirmations_required": list(step.confirmations),
+    }
 
 
 def list_document(items: Sequence[Mapping[str, object]]) -> dict[str, object]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.checks_told import how_it_went
-from holdfast.cli.documents import change_document
+from holdfast.cli.documents import change_document, simulated_step_document
 from holdfast.cli.moments import for_people, for_programs
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.summary import summary
@@ -37,7 +37,7 @@ def show_simulation(screen: Screen, hf: Holdfast, paper: Paper) -> None:
     receipts = [receipt._asdict() for receipt in report.receipts]
     more: dict[str, object] = {"changes": documents, "receipts": receipts}
     if screen.form != "text":
-        more["report"] = report.document()
+        more["report"] = {**report.document(), "steps": [simulated_step_document(step) for step in report.steps]}
     show_paper(screen, "simulations", paper, more, how_it_went(report.status, report.receipts))
     for line in what_is_in_the_way(report):
         screen.say(line)

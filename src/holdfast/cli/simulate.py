@@ -10,7 +10,7 @@ import click
 
 from holdfast.cli.asked import is_id, kept_plan_asked, plan_asked
 from holdfast.cli.checks_told import brought_along, how_it_went, tell_receipts
-from holdfast.cli.documents import change_document
+from holdfast.cli.documents import change_document, simulated_step_document
 from holdfast.cli.opening import changing
 from holdfast.cli.patch_asked import Asked
 from holdfast.cli.screen import Screen, shown
@@ -74,7 +74,8 @@ def attaching_report(screen: Screen) -> Iterator[None]:
 
 
 def report_document(report: Simulation) -> dict[str, object]:
-    return {"kind": "simulation", "id": report.id, "digest": report.digest, **report.document()}
+    named = {**report.document(), "steps": [simulated_step_document(step) for step in report.steps]}
+    return {"kind": "simulation", "id": report.id, "digest": report.digest, **named}
 
 
 def _document(simulated: Simulated, verified: Verified) -> dict[str, object]:
