@@ -120,6 +120,7 @@ def test_before_a_run_the_roadmap_is_told(guarded: Any) -> None:
     here = mapped(guarded, "Create a.py")
     found = here("tasks", "--json").document
     assert (found["kind"], found["id"], found["status"]) == ("roadmap", "", "PENDING")
+    assert found["life"] is None
     assert (found["started"], found["at"]) == (None, None)
     assert [task["status"] for task in found["tasks"]] == ["PENDING"]
 

@@ -30,7 +30,7 @@ def command(face: Face, what: str) -> None:
         standing = _asked(hf, what)
         life = _life(hf, standing.run.id)
     screen = face.screen
-    screen.answer({**run_document(standing), "life": life})
+    screen.answer({**run_document(standing), "life": life if standing.run.id else None})
     tell_table(screen, standing, all_rows=True)
     for remark in standing.roadmap.remarks:
         screen.say(f" ! line {remark.line}: {shown(remark.text)}")
