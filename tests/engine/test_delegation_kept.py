@@ -54,6 +54,21 @@ def test_a_decision_names_the_instructions_an_agent_was_given(tmp_path: Path) ->
     assert own.instructions == ()
 
 
+def test_instructions_behind_a_link_are_named(tmp_path: Path) -> None:
+    """A link of such a name counts with the content that it leads to; one that leads nowhere in the tree does not."""
+    ground = guard(tmp_path / "workspace", {"docs/told/agents.txt": b"Be kind.\n", "sub/x": b""})
+    for name, target in (("CLAUDE.md", "AGENTS.md"), ("AGENTS.md", "docs/told/agents.txt"),
+                         ("sub/GEMINI.md", "../docs/told/agents.txt"), ("sub/QWEN.md", "/etc/hostname"),
+                         ("docs/AGENTS.md", "../docs/AGENTS.md"), ("docs/CLAUDE.md", "told"),
+                         ("sub/CLAUDE.md", "../nowhere/x")):  # fmt: skip
+        (ground.path / name).symlink_to(target)
+    agent = ScriptedAgent(WriteFile("b.txt", "b\n"))
+    plan = Plan("x", (Agent(agent.name, "Create b.txt"),))
+    decision = ground.hf.evaluate(ground.hf.simulate(plan, agents={agent.name: agent}))
+    told = blake3(b"Be kind.\n").hexdigest()
+    assert decision.instructions == (("AGENTS.md", told), ("CLAUDE.md", told), ("sub/GEMINI.md", told))
+
+
 def test_very_many_instruction_files_are_named_in_few_rows(tmp_path: Path) -> None:
     """The nearest hundred are named; one row stands for the others, and changes when one of them does."""
     files = {f"d{n:03}/AGENTS.md": b"x\n" for n in range(120)}

@@ -45,6 +45,7 @@ from holdfast.workspace.walk import Walk
 # Inside the class, `bytes` is the property.
 _Name: TypeAlias = bytes
 _DOMAIN = b"holdfast tree 1\n"
+_MOST_LINKS = 8
 _FILES = (FILE, LOCKED_FILE, SYMLINK)
 # Of a stat row (see `block.row_of`).
 _CTIME = 3
@@ -164,7 +165,10 @@ class Snapshot:
                         yield os.fsdecode(prefix + name), os.fsdecode(extra)
 
     def files_named(self, names: frozenset[str]) -> Iterator[tuple[str, str]]:
-        """Files with one of these names, at any depth, and the digests of their contents; in no order."""
+        """Files with one of these names, at any depth, and the digests of their contents; in no order.
+
+        A link of such a name counts with the content that it leads to inside of the tree.
+        """
         wanted = {os.fsencode(name) for name in names}
         waiting = [(self._root, b"")]
         while waiting:
@@ -174,8 +178,31 @@ class Snapshot:
             waiting += [(child, prefix + found[place] + b"/") for place, child in block.children.items()]
             for place, name in enumerate(found if here else ()):
                 image = block.image(place) if name in wanted else None
+                path = os.fsdecode(prefix + name)
+                if image is not None and image.kind == "symlink":
+                    image = self._led_to(path, image)
                 if image is not None and image.kind == "file":
-                    yield os.fsdecode(prefix + name), image.digest
+                    yield path, image.digest
+
+    def _led_to(self, path: str, image: Image | None) -> Image | None:
+        """What stands at the end of links, where that is in the tree."""
+        for _ in range(_MOST_LINKS):
+            if image is None or image.kind != "symlink":
+                return image
+            path = os.path.normpath(os.path.join(os.path.dirname(path), image.target))
+            image = self._image_at(os.fsencode(path))
+        return None
+
+    def _image_at(self, path: _Name) -> Image | None:
+        block, (*above, last) = self._root, path.split(b"/")
+        for name in above:
+            names = block.names()
+            child = block.children.get(names.index(name)) if name in names else None
+            if child is None:
+                return None
+            block = child
+        names = block.names()
+        return block.image(names.index(last)) if last in names else None
 
     def specials(self) -> Iterator[tuple[str, Special]]:
         """Devices, FIFOs, sockets and mount points: seen, never opened."""
