@@ -248,3 +248,33 @@ def test_log_says_that_there_is_more(guarded: Any) -> None:
         assert guarded.apply({"intent": name, "steps": [{"write": name, "content": name}]}).status == 0
     assert "holdfast log --limit 10" in guarded("log", "--limit", "1").err
     assert guarded("log", "--limit", "2").err == ""
+
+
+def test_a_result_that_the_tables_lost_has_its_names(guarded: Any, write: Any) -> None:
+    """Without steps, which only the tables had, an execution shows its ids, its consent and its lineage."""
+    done = guarded("apply", write("intent: x\nsteps:\n  - write: a.txt\n    content: x\n"), "--yes", "--json").document
+    for path in (guarded.directory / ".holdfast").glob("holdfast.db*"):
+        path.unlink()
+    shown = guarded("show", done["id"], "--json").document
+    names = (
+        "result_id",
+        "intent_id",
+        "plan_id",
+        "simulation_id",
+        "decision_id",
+        "approval_ids",
+        "user_approved",
+        "lineage",
+    )
+    assert {name: shown[name] for name in names} == {name: done[name] for name in names}
+    assert "steps" not in shown
+
+
+def test_what_was_aborted_executed_no_step(guarded: Any, write: Any) -> None:
+    """No step of an execution that a gate refused was executed, and so none failed."""
+    file = write("intent: x\nsteps:\n  - write: a.txt\n    content: x\n  - delete: nothing\n")
+    report = guarded("simulate", file, "--json").document["simulation"]
+    assert guarded("execute", report["id"]).status == 5
+    (row,) = guarded("log", "--json").document["items"]
+    shown = guarded("show", row["id"], "--json").document
+    assert (shown["status"], shown["steps_executed"], shown["steps_failed"]) == ("ABORTED", 0, 0)

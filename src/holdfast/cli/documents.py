@@ -50,6 +50,7 @@ def execution_document(row: Row, document: Mapping[str, object] | None) -> dict[
             summary[key] = [dict(zip(names, item, strict=True)) for item in rows if isinstance(item, list)]
     if "not_looked_at" in row.summary:
         summary["divergence_not_looked_at"] = row.summary["not_looked_at"]
+    summary |= {"result_id": row.id, "user_approved": bool(row.summary.get("approved_by"))}
     approved = (document or {}).get("approved_at_ns")
     summary["approval_time"] = for_programs(approved) if isinstance(approved, int) and approved else None
     # The row is given twice: first so that kind, id and status lead, last because it knows how things stand now.

@@ -61,7 +61,7 @@ def command(face: Face, id: str, logs: bool) -> None:
         if logs:
             _show_logs(face.screen, hf, row, document)
         else:
-            _show_execution(face.screen, row, document)
+            _show_execution(face.screen, row, document or {"lineage": hf.lineage(row)}, kept=document is not None)
 
 
 def _resolved(face: Face, hf: Holdfast, id: str) -> str | None:
@@ -78,7 +78,7 @@ def _resolved(face: Face, hf: Holdfast, id: str) -> str | None:
         return None
 
 
-def _show_execution(screen: Screen, row: Row, document: Mapping[str, Any] | None) -> None:
+def _show_execution(screen: Screen, row: Row, document: Mapping[str, Any], *, kept: bool) -> None:
     screen.answer(execution_document(row, document))
     screen.say(f"{row.id}  {state(row)}  {for_people(row.at_ns)}  {count(row.changes, 'change')}")
     screen.say(f"Intent    {shown(row.intent)}")
@@ -91,7 +91,7 @@ def _show_execution(screen: Screen, row: Row, document: Mapping[str, Any] | None
     errors = row.summary.get("errors")
     for text in errors if isinstance(errors, list) else ():
         screen.say(f"Reason    {shown(str(text).replace(chr(10), '; '))}")
-    if document is None:
+    if not kept:
         screen.say("Steps     not kept")
     else:
         _show_details(screen, document)

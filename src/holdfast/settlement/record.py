@@ -148,6 +148,7 @@ def project(records: Records, entry: Entry, execution: Execution | None, *, kept
 
 def execution_document(execution: Execution, body: Mapping[str, Json]) -> dict[str, object]:
     """The execution result in the words other tools read (features.md, appendix), without its steps."""
+    executed = len(execution.steps) if execution.status != "ABORTED" else 0  # nothing was begun then
     succeeded = sum(step.success for step in execution.steps)
     return {
         "id": execution.id,
@@ -163,9 +164,9 @@ def execution_document(execution: Execution, body: Mapping[str, Json]) -> dict[s
         "approved_by": execution.approved_by,
         "approved_at_ns": execution.approved_at_ns,
         "changes": execution.changes,
-        "steps_executed": len(execution.steps),
+        "steps_executed": executed,
         "steps_succeeded": succeeded,
-        "steps_failed": len(execution.steps) - succeeded,
+        "steps_failed": executed - succeeded,
         "receipts": [receipt._asdict() for receipt in execution.receipts],
         "duration_ms": execution.duration_ms,
         "history": [moment._asdict() for moment in execution.history],

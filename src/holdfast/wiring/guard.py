@@ -399,12 +399,14 @@ class Holdfast:
 
     def show(self, id: str) -> tuple[Row, dict[str, Json] | None]:
         """An execution as it stands, and its result with its lineage where the table has it."""
+        row, document = self.records.execution(self.resolve(id))
+        return row, None if document is None else {**document, "lineage": self.lineage(row)}
+
+    def lineage(self, row: Row) -> dict[str, Json]:
+        """What an execution belongs to, from the tables alone; `trace` has all of it."""
         from holdfast.engine.tracing import parent_of, trigger_kind
         from holdfast.store.log_tables import LogTables
 
-        row, document = self.records.execution(self.resolve(id))
-        if document is None:
-            return row, None
         first, seen = row, {row.id}
         while (parent := parent_of(first.summary)) and parent not in seen:
             try:
@@ -414,13 +416,12 @@ class Holdfast:
             seen.add(parent)
         events = LogTables(self.records)
         run = events.run_that_landed(row.id, row.at_ns)
-        lineage: dict[str, Json] = {
+        return {
             "correlation_id": events.run_that_landed(first.id, first.at_ns) or first.plan_id,
             "parent_execution": parent_of(row.summary) or None,
             "trigger_kind": trigger_kind(row.summary, run),
             "run_id": run or None,
         }
-        return row, {**document, "lineage": lineage}
 
     def trace(self, id: str) -> Trace:
         """The chain of custody around any id, a unique beginning of one, or a task's number in the newest run."""
