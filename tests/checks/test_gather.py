@@ -122,6 +122,14 @@ class TestPython:
         assert (verification.passed, verification.tested) == (True, False)
         assert "had nothing to judge" in verification.unverified
 
+    def test_a_run_that_skipped_every_test_proves_nothing(self, check: Gather) -> None:
+        """Code that skips what is tested, as it is imported, passes no test; where one other test ran, it counts."""
+        ran = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): pass\n"
+        files = {"setup.cfg": "", "tests/__init__.py": "", "a.py": "import unittest\nraise unittest.SkipTest('x')\n"}
+        files["tests/test_a.py"] = "import a, unittest\n"
+        assert not check(files).tested
+        assert check({**files, "tests/test_b.py": ran}).tested
+
     def test_unittest_is_used_where_nobody_speaks_of_pytest(self, check: Gather) -> None:
         """A project with plain unittest is tested by it."""
         text = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(1, {})\n"

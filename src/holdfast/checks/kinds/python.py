@@ -14,8 +14,8 @@ _TEST_DIRECTORIES = ("tests/", "test/")
 _TEST_FILE = re.compile(r"(test_.*|.*_test)\.py")
 _REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "dev-requirements.txt", "requirements_dev.txt", "Pipfile")
 _NO_TESTS_COLLECTED = 5
-# Of unittest, which exits with 0 before Python 3.12 where it found no test.
-_TESTED = r"^Ran [1-9]"
+# Of unittest, which exits with 0 before Python 3.12 where it found no test, and always where it skipped each.
+_TESTED = r"^Ran ([1-9]\d*) tests? in .*\n\s*\n(?!OK \(skipped=\1\b)"
 # Compiled files of one check must not be taken by the next for those of a changed source.
 ENV = (("PYTHONDONTWRITEBYTECODE", "1"),)
 _MYPY_SCOPE = re.compile(r"(?m)^\s*(files|packages|modules)\s*=")
