@@ -162,6 +162,20 @@ def test_settings_of_tests_are_asked_about(ground: Ground) -> None:
     assert [risk for risk, _ in found.said] == ["medium"]
 
 
+def test_what_tests_are_run_by_is_the_bases_too(tmp_path: Path) -> None:
+    """A recipe that the one for tests leads to, or a module that stands in for the runner's, is no way around them."""
+    making = {"Makefile": b"test: unit\nunit:\n\tpython3 -m unittest discover -s tests -t .\n"}
+    emptied = EditFile("Makefile", "python3", "true python3")
+    fake = WriteFile("unittest.py", "print('Ran 1 test')\n")
+    made = {name: data for name, data in GOOD.items() if name != "setup.cfg"}
+    for name, files, act in (("recipe", {**made, **making}, emptied), ("module", GOOD, fake)):
+        ground = guard(tmp_path / name, files)
+        found = agent(ground, BREAKS, act)
+        assert all(receipt.passed for receipt in found.verified.receipts)
+        assert found.base.outcome == "failed" and found.decision.typed_consent, name
+        ground.hf.close()
+
+
 def test_what_the_bases_tests_say_proves_nothing_about_the_tree_that_lands(ground: Ground) -> None:
     """Its receipts name the tests and the tree they ran over, which is another one, and are none of the change's."""
     found = agent(ground, TOUCHES, WriteFile("tests/test_app.py", ADDED.decode()))

@@ -15,21 +15,33 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 _MOST_NAME = 200
 _LONGEST_LINE = 2_000
+# What a script or a recipe may name of the others.
+_WORD_OF_A_SCRIPT = re.compile(r"[\w.:/@-]+")
+_WORD_OF_A_RECIPE = re.compile(r"[\w./@-]+")
+_DEFINED = re.compile(r"(?:(?:export|unexport|override|private)\s+)*([\w.-]+)\s*(?::{1,3}|[?+!])?=")
+_RULE = re.compile(r"([^\s:=#][^:=#]*):")
+_RUNS_TESTS = re.compile(r"(tests?|check)\b")
+_FOR_ALL = re.compile(r"^\.|[%$]|^(?:SHELL|VPATH|GPATH|MAKE[A-Z]*|GNUMAKEFLAGS|define)$")
+# Keys of a target in a Cargo.toml.
+_IS_TESTED = ("test", "doctest", "harness")
 _WITH_EXAMPLES = (".py", ".rst", ".md", ".txt")
 
 # Directories that hold tests and what they read, whatever the language.
 _DIRECTORIES = r"""(^|/)(
-    tests? | specs? | __tests__ | __mocks__ | __snapshots__ | __fixtures__ | fixtures | testdata | e2e
+    (?i:tests? | specs? | testdata | fixtures) | __tests__ | __mocks__ | __snapshots__ | __fixtures__ | e2e
   | src/[A-Za-z]*Test[A-Za-z]* | [^/]+\.(Unit|Integration|Functional)?Tests?
 )/"""
 _FILES = {
     "Python, Go, Ruby, Rust and most others": r"(test_[^/]*|[^/]+_(test|spec)|tests?)\.[A-Za-z]+",
+    "what a recipe calls": r"(run|check)[-_]?tests?(\.[A-Za-z]+)?|tests?[-_]?runner\.[A-Za-z]+",
+    "make, where a target is up to date once there is a file of its name": r"tests?|check",
     "Node": r"[^/]+[.-](test|spec|cy|e2e)\.[cm]?[jt]sx?|test-[^/]+\.[cm]?[jt]s|[^/]+\.snap",
     "Java, Kotlin, Groovy, Scala": r"(Test[^/]*|[^/]*(Test|Tests|TestCase|IT|Spec))\.(java|kt|groovy|scala)",
     "Ruby": r"[^/]+\.feature",
@@ -37,10 +49,13 @@ _FILES = {
     ".NET": r"[^/]*Tests?\.(cs|fs|vb)",
 }
 _SETTINGS = {
-    "Python": r"conftest\.py|\.?pytest\.(ini|toml)|\.coveragerc|sitecustomize\.py|usercustomize\.py|[^/]+\.pth",
-    "Node": r"(jest|vitest|karma|ava|playwright|cypress|wdio)\.(config|conf|setup)\.[^/]+|\.mocharc(\.[^/]+)?"
-    r"|\.(nyc|c8)rc(\.[^/]+)?|\.taprc",
-    "Rust": r"nextest\.toml",
+    # A module of that name beside the code is found before the one that is installed.
+    "Python": r"conftest\.py|\.?pytest\.(ini|toml)|\.coveragerc|sitecustomize\.py|usercustomize\.py|[^/]+\.pth"
+    r"|(_?pytest|unittest|doctest|pluggy|iniconfig)(\.py|/([^/]+/)*[^/]+\.py)",
+    "Node": r"(jest|vitest|karma|ava|playwright|cypress|wdio)\.(config|conf|setup|workspace)\.[^/]+|\.mocharc(\.[^/]+)?"
+    r"|\.(nyc|c8)rc(\.[^/]+)?|\.taprc|\.npmrc|cypress\.json|jasmine\.json|bunfig\.toml|setupTests\.[jt]sx?"
+    r"|(jest|vitest|test)[.-]setup\.[cm]?[jt]s|setup[.-](jest|vitest|tests?)\.[cm]?[jt]s",
+    "Rust": r"nextest\.toml|\.cargo/config(\.toml)?",
     "Java": r"junit-platform\.properties|testng\.xml",
     "Ruby": r"\.rspec|spec_helper\.rb|rails_helper\.rb|test_helper\.rb|cucumber\.ya?ml",
     "PHP": r"phpunit(\.dist)?\.xml(\.dist)?|codeception\.ya?ml",
@@ -89,26 +104,66 @@ def _settings_of(path: str) -> Callable[[str], str] | None:
     return None if _NONE.search(path) else find
 
 
-def _sections(wanted: str, keys: str = r"(?!)") -> Callable[[str], str]:
-    """The sections of an INI or TOML text whose names fit, and single keys wherever they stand."""
-    is_wanted, is_key = re.compile(wanted), re.compile(keys)
+def _sections(wanted: str) -> Callable[[str], str]:
+    """The sections of an INI text whose names fit."""
+    is_wanted = re.compile(wanted)
 
     def find(text: str) -> str:
         found, inside = [], False
         for line in text.splitlines():
             header = line.strip()[:_LONGEST_LINE]
             if header.startswith("["):
-                inside = is_wanted.match(header.strip("[] \t\"'")) is not None
-            if inside or is_key.match(header):
+                inside = is_wanted.match(header.strip("[] \t")) is not None
+            if inside:
                 found.append(line)
         return "\n".join(line for line in found if line.strip())
 
     return find
 
 
-def _keys(*wanted: str, scripts: str = r"(pre|post)?test\b") -> Callable[[str], str]:
+def _tables(choose: Callable[[dict[str, object]], dict[str, object]]) -> Callable[[str], str]:
+    """What is chosen of a TOML document, however its keys are spelled. What cannot be read counts as a whole."""
+
+    def find(text: str) -> str:
+        try:
+            document = tomllib.loads(text)
+        except (ValueError, RecursionError):
+            return text
+        found = {key: value for key, value in choose(document).items() if value}
+        return json.dumps(found, sort_keys=True, default=str) if found else ""
+
+    return find
+
+
+def _of_python(document: dict[str, object]) -> dict[str, object]:
+    tools = _table(document, "tool")
+    return {name: tools.get(name) for name in ("pytest", "coverage", "tox", "nox")}
+
+
+def _of_cargo(document: dict[str, object]) -> dict[str, object]:
+    """Targets that are tests, what says of another that it is not tested, and which packages there are."""
+    found: dict[str, object] = {"test": document.get("test"), "profile": _table(document, "profile").get("test")}
+    found["autotests"] = _chosen(_table(document, "package"), "autotests")
+    found["lib"] = _chosen(_table(document, "lib"), *_IS_TESTED)
+    for kind in ("bin", "example"):
+        targets = document.get(kind)
+        listed = [target for target in targets if isinstance(target, dict)] if isinstance(targets, list) else []
+        found[kind] = [chosen for target in listed if (chosen := _chosen(target, *_IS_TESTED))]
+    found["workspace"] = _chosen(_table(document, "workspace"), "members", "default-members", "exclude")
+    return found
+
+
+def _table(document: dict[str, object], name: str) -> dict[str, object]:
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _chosen(table: dict[str, object], *names: str) -> dict[str, object]:
+    return {name: table[name] for name in names if name in table}
+
+
+def _keys(*wanted: str) -> Callable[[str], str]:
     """Of a JSON object: these keys, and the scripts that run tests. What is no object counts as a whole."""
-    runs_tests = re.compile(scripts)
 
     def find(text: str) -> str:
         try:
@@ -120,10 +175,35 @@ def _keys(*wanted: str, scripts: str = r"(pre|post)?test\b") -> Callable[[str], 
         found = {key: document[key] for key in wanted if key in document}
         named = document.get("scripts")
         if isinstance(named, dict):
-            found["scripts"] = {key: value for key, value in named.items() if runs_tests.match(key)}
+            found["scripts"] = _scripts_of_tests({name: str(script) for name, script in named.items()})
         return json.dumps(found, sort_keys=True) if any(found.values()) else ""
 
     return find
+
+
+def _scripts_of_tests(scripts: dict[str, str]) -> dict[str, str]:
+    """Those that run tests, and all that these lead to; `run-s unit:*` may lead to any."""
+    first = [name for name in scripts if re.match(r"(pre|post)?test\b", name)]
+
+    def led(name: str) -> Iterable[str]:
+        words = _WORD_OF_A_SCRIPT.findall(scripts[name])
+        return [stage + word for word in words for stage in ("", "pre", "post")]
+
+    reached = _reached(first, scripts, led)
+    if any("*" in scripts[name] for name in reached):
+        return scripts
+    return {name: scripts[name] for name in reached}
+
+
+def _reached(first: Iterable[str], known: Collection[str], led: Callable[[str], Iterable[str]]) -> list[str]:
+    """All that is known and can be come to from the first, each once."""
+    found, rest = dict.fromkeys(first), list(first)
+    while rest:
+        for name in led(rest.pop()):
+            if name in known and name not in found:
+                found[name] = None
+                rest.append(name)
+    return list(found)
 
 
 def _whole_if(form: str) -> Callable[[str], str]:
@@ -133,24 +213,53 @@ def _whole_if(form: str) -> Callable[[str], str]:
 
 
 def _targets(text: str) -> str:
-    """Of a Makefile: the recipes by which tests are run."""
-    found, inside = [], False
-    for line in text.splitlines():
-        if line[:1] not in ("\t", " ", "#", ""):
-            inside = re.match(r"(tests?|check)\b[^=]*:(?!=)|[A-Za-z_]*(PY)?TEST[A-Za-z_]*\s*[:?+]?=", line) is not None
-        if inside:
-            found.append(line)
-    return "\n".join(found)
+    """Of a Makefile: the recipes by which tests are run, with all targets and variables that these lead to.
+
+    What holds for all recipes counts wherever tests are run: which shell runs them, rules by pattern, conditions.
+    """
+    blocks: dict[str, list[list[str]]] = {}
+    everywhere: list[str] = []
+    phony: list[str] = []
+    block = everywhere
+    for line in text.replace("\\\n", " ").splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if line.startswith("\t"):
+            block.append(line)
+            continue
+        if line.startswith(".PHONY"):
+            phony += _WORD_OF_A_RECIPE.findall(line)
+            continue
+        defined, rule = _DEFINED.match(line), _RULE.match(line)
+        names = [defined[1]] if defined is not None else rule[1].split() if rule is not None else []
+        if not names or any(_FOR_ALL.search(name) for name in names):
+            everywhere.append(line)
+            block = everywhere
+            continue
+        block = [line]
+        for name in names:
+            blocks.setdefault(name, []).append(block)
+    first = [name for name in blocks if _RUNS_TESTS.match(name)]
+    if not first:
+        return ""
+
+    def led(name: str) -> Iterable[str]:
+        return _WORD_OF_A_RECIPE.findall("\n".join(line for block in blocks[name] for line in block))
+
+    shared = [name for line in everywhere for name in _WORD_OF_A_RECIPE.findall(line) if name in blocks]
+    reached = _reached(dict.fromkeys([*first, *shared]), blocks, led)
+    everywhere += sorted({*phony} & {*reached})
+    return "\n".join([*everywhere, *(line for name in reached for block in blocks[name] for line in block)])
 
 
 _GRADLE = _whole_if(r"\btest\b|Test\b|JUnit")
 _SHARED: dict[str, Callable[[str], str]] = {
-    "pyproject.toml": _sections(r"tool\.(pytest|coverage|tox|nox)\b", r"tool\.(pytest|coverage)\."),
+    "pyproject.toml": _tables(_of_python),
     "setup.cfg": _sections(r"tool:pytest|coverage:|aliases"),
     "tox.ini": _sections(r"pytest|testenv|coverage:"),
-    "package.json": _keys("jest", "mocha", "ava", "nyc", "c8", "vitest", "tap"),
+    "package.json": _keys("jest", "mocha", "ava", "nyc", "c8", "vitest", "tap", "jasmine", "cypress", "workspaces"),
     "composer.json": _keys("autoload-dev"),
-    "Cargo.toml": _sections(r"test\b|profile\.test\b", r"(auto)?tests?\s*=|doctest\s*=|harness\s*="),
+    "Cargo.toml": _tables(_of_cargo),
     "pom.xml": _whole_if(r"surefire|failsafe|skipTests|skipITs|maven\.test|testFailureIgnore"),
     "build.gradle": _GRADLE,
     "build.gradle.kts": _GRADLE,
@@ -158,6 +267,7 @@ _SHARED: dict[str, Callable[[str], str]] = {
     "makefile": _targets,
     "GNUmakefile": _targets,
     "Rakefile": _whole_if(r"test|spec"),
+    **{f"vite.config.{end}": _whole_if(r"\btest\b") for end in ("js", "mjs", "cjs", "ts", "mts", "cts")},
 }
 _SHARED_ENDINGS = {
     ".csproj": _whole_if(r"Test"),
@@ -212,7 +322,7 @@ _LANGUAGES: dict[tuple[str, ...], _Language] = {
     (".rs",): _Language(
         marked=r"#\[(?:\w+::)*(?:test|rstest|test_case|quickcheck|wasm_bindgen_test)\b",
         after=r"\bfn\s+(?P<name>\w+)",
-        skips=r"#\[(?:cfg_attr\([^)]*,\s*)?ignore\b",
+        skips=r"#\[(?:cfg_attr\([^)]*,\s*)?ignore\b|#!?\[cfg\(\s*(?:any|not\(\s*all)\(\s*\)",
         anywhere=True,
     ),
     (".java", ".kt", ".groovy", ".scala"): _JVM,
@@ -227,6 +337,18 @@ _LANGUAGES: dict[tuple[str, ...], _Language] = {
         skips=r"markTest(?:Skipped|Incomplete)|->(?:skip|todo)\(",
     ),
     (".cs", ".fs", ".vb"): _DOTNET,
+}
+
+
+# Languages with `//` and `/* … */`, by the quotes that hold a text of any length in them, besides `"` and "`".
+_LIKE_C = {(".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".php", ".phpt", ".groovy"): "'",
+           (".rs", ".go", ".java", ".kt", ".scala", ".cs", ".fs"): ""}  # fmt: skip
+_COMMENTS = {
+    quotes: re.compile(
+        "|".join(rf"{quote}(?:[^{quote}\\]|\\.?)*+{quote}?" for quote in ('"', "`", *quotes))
+        + r"|'(?:[^'\\]|\\.)'|(?P<line>//)|(?P<block>/\*)"
+    )
+    for quotes in ("", "'")
 }
 
 
@@ -251,10 +373,13 @@ def names_in(path: str, text: str, *, doctests: bool = False) -> Counter[str]:
     language = _language(path)
     found: Counter[str] = Counter()
     if language is not None and (language.anywhere or is_test_file(path)):
-        found.update(_named(language, text))
-    if path.endswith(".rs"):
-        found.update(_rust_examples(text))
-    elif doctests and path.endswith(_WITH_EXAMPLES):
+        quotes = next((quotes for endings, quotes in _LIKE_C.items() if path.endswith(endings)), None)
+        lines = list(_lines(text) if quotes is None else _without_comments(quotes, text))
+        found.update(_named(language, lines))
+        if path.endswith(".rs"):
+            found.update(_rust_modules(lines))
+            found.update(_rust_examples(text))
+    if doctests and path.endswith(_WITH_EXAMPLES):
         found.update(_python_examples(text))
     return found
 
@@ -275,9 +400,9 @@ def _lines(text: str) -> Iterator[str]:
     return (line[:_LONGEST_LINE] for line in text.splitlines())
 
 
-def _named(language: _Compiled, text: str) -> Iterator[str]:
+def _named(language: _Compiled, lines: Iterable[str]) -> Iterator[str]:
     marked = False
-    for line in _lines(text):
+    for line in lines:
         mark = language.marked.search(line)
         rest = line[mark.end() :] if mark is not None else line
         marked = marked or mark is not None
@@ -285,6 +410,42 @@ def _named(language: _Compiled, text: str) -> Iterator[str]:
         if found is not None:
             yield next(name for name in found.groups() if name)
             marked = False
+
+
+def _rust_modules(lines: Iterable[str]) -> Iterator[str]:
+    """Modules that are there for tests alone. One that is no longer marked so holds its tests, and none is run."""
+    marked = False
+    for line in lines:
+        marked = marked or "#[cfg(test)]" in line
+        if marked and (found := re.search(r"\bmod\s+(\w+)", line)):
+            yield f"mod {found[1]}"
+            marked = False
+
+
+def _without_comments(quotes: str, text: str) -> Iterator[str]:
+    """The lines of a text in a language of the family of C. A comment that is never closed is none (I2)."""
+    lines = text.splitlines()
+    last = max((number for number, line in enumerate(lines) if "*/" in line), default=-1)
+    form, inside = _COMMENTS[quotes], False
+    for number, line in enumerate(lines):
+        kept: list[str] = []
+        at = 0
+        if inside:
+            at = line.find("*/") + 2
+            if at < 2:
+                continue
+            inside = False
+        while found := form.search(line, at):
+            kept.append(line[at : found.start() if found.lastgroup else found.end()])
+            at = found.end()
+            if found.lastgroup == "line":
+                at = len(line)
+            elif found.lastgroup == "block":
+                closed = line.find("*/", at)
+                inside = closed < 0 and number < last
+                at = closed + 2 if closed >= 0 else len(line) if inside else at
+        kept.append(line[at:])
+        yield "".join(kept)[:_LONGEST_LINE]
 
 
 def _rust_examples(text: str) -> Iterator[str]:
