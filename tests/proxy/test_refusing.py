@@ -274,6 +274,45 @@ def test_a_body_of_64_levels_passes_and_hides_no_address(provider: Provider) -> 
     assert len(provider.seen) == 1 and len(lines) == 3
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"previous_response_id": "resp_1"},
+        {"Previous-Response-ID": "resp_1"},
+        {"conversation": {"id": "conv_1"}},
+        {"input": [{"type": "item_reference", "id": "msg_1"}]},
+        {"input": [{"type": "message", "role": "user", "content": [{"type": "Item_Reference", "id": "msg_1"}]}]},
+    ],
+)
+def test_a_conversation_that_the_provider_keeps_is_not_gone_on_with(
+    more: dict[str, object], provider: Provider
+) -> None:
+    """It would be paid for with each question, by what cannot be counted here: whoever hung up had it for nothing."""
+    (case,) = (one for one in CASES if one.api == "responses")
+    with proxied(provider.url) as (_, client):
+        answer = client.ask(case.path, {**case.body, **more})
+        assert (answer.status, provider.seen) == (403, []) and "send all of it" in answer.words
+        assert client.ask(case.path, {**case.body, "previous_response_id": None}).status == 200
+
+
+@pytest.mark.parametrize(
+    "model", ["m-1:online", "M-1:Online", "m-search-preview-2026", "x/sonar-pro", "o9-deep-research"]
+)
+def test_a_model_that_searches_by_itself_is_the_users_choice(model: str, provider: Provider) -> None:
+    """An agent that names one gets a refusal; it passes where the user has configured it, or allows such tools."""
+    body = {**OPENAI.body, "model": model}
+    with proxied(provider.url) as (_, client):
+        answer = client.ask(OPENAI.path, body)
+        assert (answer.status, provider.seen) == (403, []) and "go outside" in answer.words
+    for given, wide in ((upstream(provider.url, model=model), False), (upstream(provider.url), True)):
+        with (
+            private_place() as place,
+            ModelProxy(place, given, TOKEN, provider_tools=wide),
+            asking(place) as client,
+        ):
+            assert client.ask(OPENAI.path, body).status == 200
+
+
 # ── which model ──
 
 DEAR = "m-1-dear"

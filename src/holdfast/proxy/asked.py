@@ -70,7 +70,7 @@ _FIELDS: dict[Api, frozenset[str]] = {
     "responses": frozenset(
         """model input instructions max_output_tokens stream stream_options temperature top_p top_logprobs tools
         tool_choice parallel_tool_calls max_tool_calls text reasoning include truncation metadata client_metadata user
-        safety_identifier prompt_cache_key prompt_cache_retention previous_response_id service_tier store""".split()
+        safety_identifier prompt_cache_key prompt_cache_retention service_tier store""".split()
     ),
     "anthropic": frozenset(
         """model messages system max_tokens stream temperature top_p top_k stop_sequences thinking tools tool_choice
@@ -86,6 +86,10 @@ _OUTSIDE = frozenset(
     """background callback callbacks connectors container enablesearch mcp mcpservers plugin plugins searchoptions
     searchparameters webhook webhooks websearch websearchoptions""".split()
 )
+# Models that search by themselves, by a suffix for any model or by their names; the user may configure one.
+_SEARCHING = re.compile(r":online\b|-search-(?:preview|api)\b|deep-research|(?:^|/)(?:sonar|compound)\b", re.IGNORECASE)
+# What the provider keeps of a conversation and puts before a question: it is paid for again, and is not seen here.
+_KEPT_THERE = frozenset({"previousresponseid", "conversation"})
 # Other tiers of service have other prices than those that were stated.
 _TIERS = ("auto", "default", "flex", "standard", "standard_only")
 # What is fetched stands under such a name, whatever the wire (Q4): image_url and its url, fileUri, image_urls.
@@ -181,6 +185,8 @@ def asked_of(
     if only is not None and (allowed := only(model)) != model:
         notes += (f"{allowed} was asked instead of {printable(model)[:80]}: it is the model that is configured",)
         route, model = _redirected(route, body, allowed), allowed
+    if not provider_tools and _SEARCHING.search(model) and (only is None or only("") != model):
+        raise Refused("body", 403, f"the provider would go outside for {printable(model)[:60]!r}; ask another model")
     streams = route.streams or body.get("stream") is True
     if route.api == "openai" and streams and _ask_for_usage(body):
         notes += ("stream_options.include_usage was set",)
@@ -336,6 +342,8 @@ def _kept_inside(api: Api, body: Body) -> tuple[str, ...]:
     for name, value in body.items():
         if value and (_plain(name) in _OUTSIDE or _plain(name).endswith(_ADDRESS_NAMES)):
             raise Refused("body", 403, f"the provider would go outside for {printable(name)[:60]!r}; ask without it")
+        if value and _plain(name) in _KEPT_THERE:
+            raise _kept_there(name)
     _refuse_addresses(api, body)
     dropped = [f"{printable(name)} was taken out: it is not known here" for name in body if name not in _FIELDS[api]]
     for name in body.keys() - _FIELDS[api]:
@@ -357,6 +365,11 @@ def _kept_inside(api: Api, body: Body) -> tuple[str, ...]:
     return tuple(note[:200] for note in dropped)
 
 
+def _kept_there(name: str) -> Refused:
+    why = "would put a kept conversation before the question, which can neither be counted nor recorded here"
+    return Refused("body", 403, f"with {printable(name)[:60]!r} the provider {why}; send all of it")
+
+
 def _plain(name: str) -> str:
     """A name without its spelling: some servers read names without regard to case."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())
@@ -374,6 +387,8 @@ def _refuse_addresses(api: Api, body: Body) -> None:
                 )
             rest += [(name, one) for one in value]
         elif isinstance(value, dict):
+            if _plain(str(value.get("type"))) == "itemreference":
+                raise _kept_there(name)
             rest += [(inner, value[inner]) for inner in value if not _is_tool_data(api, name, value, inner)]
         elif isinstance(value, str) and _is_fetched(_plain(name), value):
             raise Refused(
