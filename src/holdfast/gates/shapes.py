@@ -38,20 +38,26 @@ class Shape(NamedTuple):
 
 _NO_WORD = r"(?![\w-])"
 _NO_WORD_BEFORE = r"(?<![\w-])"
-# Nor does the end of an escape begin a word: `\n`, `\x22`, `\u0022`, `\U00000022`, `%22`, `=22`.
-_START = (
-    rf"(?:{_NO_WORD_BEFORE}|(?<=\\[abfnrtv0])|(?<=\\x[0-9A-Fa-f]{{2}})|(?<=\\u[0-9A-Fa-f]{{4}})"
-    r"|(?<=\\U[0-9A-Fa-f]{8})|(?<=[%=][0-9A-Fa-f]{2}))"
+_NO_ADDRESS_BEFORE = r"(?<![\w+.-])"
+# Nor does the end of an escape begin a word: `\n`, `\012`, `\x22`, `\u0022`, `\U00000022`, `%22`, `%2522`, `%u0022`,
+# `=22`; nor that of a colour on a terminal, `[1;31m`.
+_ESCAPES = "|".join(
+    [
+        r"(?<=\\[abfnrtv0])|(?<=\\[0-7]{2})|(?<=\\[0-7]{3})|(?<=\\x[0-9A-Fa-f]{2})",
+        r"(?<=[\\%]u[0-9A-Fa-f]{4})|(?<=\\U[0-9A-Fa-f]{8})|(?<=[%=][0-9A-Fa-f]{2})|(?<=%25[0-9A-Fa-f]{2})",
+        *(rf"(?<=\[[0-9;]{{{length}}}m)" for length in range(12)),
+    ]
 )
 
 
 def _shape(name: str, literals: str, form: str, prefix: int = 0, place: Place = "in a run") -> Shape:
-    form = form.replace(_NO_WORD_BEFORE, _START)
+    for before in (_NO_WORD_BEFORE, _NO_ADDRESS_BEFORE):
+        form = form.replace(before, f"(?:{before}|{_ESCAPES})")
     glued = re.compile(form.removesuffix(_NO_WORD))
     return Shape(name, tuple(literals.split()), re.compile(form), prefix, place, glued)
 
 
-# `(?<![\w-])` and `(?![\w-])`: a token in the middle of a longer word is another word; an escape is none (`_START`).
+# `(?<![\w-])` and `(?![\w-])`: a token in the middle of a longer word is another word; an escape is none (`_ESCAPES`).
 SHAPES: tuple[Shape, ...] = (
     _shape("AWS access key", "AKIA ASIA", r"(?<![\w-])(?:AKIA|ASIA)[0-9A-Z]{16}(?![\w-])", 4),
     _shape("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"(?<![\w-])gh[pousr]_[A-Za-z0-9]{36,251}(?![\w-])", 4),
