@@ -188,6 +188,8 @@ def _said(source: Source) -> _Said:
     for table, key in ((workspace, "keep"), (checks, "detect"), (checks, "failures"), (checks, "time")):
         if not trusted and key in table:
             _refuse_untrusted(table, key)
+    if (name := me.text("name")) and not person_folded(name):
+        me.refuse("name", "is no name")
     policy = top.table("policy")
     said = _Said(
         source=source,
