@@ -194,6 +194,8 @@ def _names_of(path: str) -> Iterator[str]:
 def _is_named(name: str, words: str) -> bool:
     if name not in words:
         return False
+    if name.isalpha() and name.islower():
+        return f"`{name}`" in words  # "make the test pass" names no file called `test`
     end = r"(?![\w-])" if name.endswith("/") else r"(?![\w/-]|\.\w)"
     return re.search(rf"(?<![\w./-]){re.escape(name)}{end}", words) is not None
 
