@@ -74,3 +74,56 @@ def test_what_comes_back_is_told_and_done() -> None:
     assert isinstance(told[0], DatabaseGone) and isinstance(told[-1], DatabaseBack) and len(told) == 2
     with pytest.raises(ZeroDivisionError):
         patience.again(lambda: 1 // 0)
+
+
+def test_an_engine_that_gives_up_earlier_is_asked_again() -> None:
+    """What waits below for less long than was said does not end the run: only its own time does."""
+    told: list[RunEvent] = []
+    patience = Patience("u-1", told.append, lambda: "")
+    answers = iter([DatabaseAway("nobody there"), DatabaseAway("nobody there")])
+
+    def work() -> str:
+        for error in answers:
+            raise error
+        return "done"
+
+    assert patience.reached(work) == "done"
+    assert [event.event for event in told] == ["DATABASE_AWAY", "DATABASE_BACK"]
+
+    def never() -> None:
+        raise DatabaseAway("nobody there")
+
+    with pytest.raises(DatabaseAway) as found:
+        Patience("u-1", told.append, lambda: "", longest_s=1.0).reached(never)
+    assert stopped_for_database(RunRecord("u-1", "ROADMAP.md", state="STOPPED", because=found.value.message))
+
+
+def test_a_landing_that_waits_for_the_database_holds_up_no_end(frozen: threading.Event) -> None:
+    """Nothing of it has begun: the run ends at once, and the landing does not go on when the database is back."""
+    patience = Patience("u-1", lambda event: None, lambda: "")
+    inside, ended = threading.Event(), list[str]()
+
+    def land() -> None:
+        try:
+            with patience.fetching():
+                inside.set()
+                frozen.wait()
+            ended.append("landed")
+        except DatabaseAway:
+            ended.append("left")
+
+    thread = threading.Thread(target=land)
+    thread.start()
+    assert inside.wait(10)
+    assert patience.leave()
+    frozen.set()
+    thread.join(10)
+    assert ended == ["left"] and not patience.leave()
+
+
+def test_what_was_fetched_lands() -> None:
+    """Nobody left, so that the landing goes on."""
+    patience = Patience("u-1", lambda event: None, lambda: "")
+    with patience.fetching():
+        fetched = True
+    assert fetched

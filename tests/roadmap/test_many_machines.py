@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import holdfast
@@ -26,6 +27,12 @@ from roadmap.machines import Base, Process, wait_until
 pytestmark = pytest.mark.long
 _numbers = itertools.count()
 LEASE_S = 6.0
+_WAITING = "SELECT 'waits' FROM pg_locks WHERE NOT granted AND relation = 'holdfast_blobs'::regclass"
+# Work that ended is seen a moment later.
+_LATE = """CREATE FUNCTION late() RETURNS trigger AS $$ BEGIN
+             IF NEW.name = 'work' AND NEW.status = 'SUCCESS' THEN PERFORM pg_sleep(3); END IF;
+             RETURN NEW; END $$ LANGUAGE plpgsql;
+           CREATE TRIGGER late BEFORE UPDATE ON dbos.workflow_status FOR EACH ROW EXECUTE FUNCTION late()"""
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +159,41 @@ def test_a_run_is_stopped_while_its_database_is_away(own: tuple[Cluster, Base], 
     again = base.resume()
     assert again.ended() == 0, again.told[-3000:]
     base.check_done()
+
+
+@pytest.mark.parametrize("how", ["stop", "stop --now", "SIGTERM"])
+def test_a_run_is_stopped_while_a_landing_waits_for_the_database(
+    tmp_path: Path, own: tuple[Cluster, Base], how: str
+) -> None:
+    """Good work could not be fetched before the database stood still: nothing of its landing has begun, so that nobody
+    waits for it; it lands when the run goes on."""
+    cluster = own[0]
+    base = Base(tmp_path / "one", cluster.url("landing"), tasks=1)
+    try:
+        worker = base.worker("one")
+        worker.says("listens")
+        base.sql(_LATE)
+        run = base.run()
+        worker.says("worked")
+        with psycopg.connect(base.database) as holder:
+            holder.execute("LOCK TABLE holdfast_blobs IN ACCESS EXCLUSIVE MODE")
+            wait_until(lambda: holder.execute(_WAITING).fetchall())
+            cluster.freeze()
+            asked = time.monotonic()
+            try:
+                if how == "SIGTERM":
+                    run.signal(signal.SIGTERM)
+                else:
+                    assert base.tells(*how.split())[0] == 0
+                assert run.ended(30) == 130, run.told
+                assert time.monotonic() - asked < 15
+            finally:
+                cluster.thaw()
+        again = base.resume()
+        assert again.ended() == 0, again.told[-3000:]
+        base.check_done()
+    finally:
+        base.end()
 
 
 def test_a_worker_ends_while_its_database_is_away(own: tuple[Cluster, Base]) -> None:

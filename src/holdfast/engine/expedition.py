@@ -8,7 +8,7 @@ The functions that the engine calls run in its threads: each opens the workspace
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import NamedTuple
 
 from holdfast.agents.protocol import Agent, Person, Watcher
@@ -18,7 +18,7 @@ from holdfast.engine.durable import Database, Inside, Left, Queue, Registry
 from holdfast.engine.durable_database import connect, in_our_words, patiently
 from holdfast.engine.lane import Checkpoint, Fetch, Lane, from_own_stock
 from holdfast.engine.orders import Answer, LandOrder, Order, item_id, land_order_from, order_from, packed, plan_of
-from holdfast.engine.patience import Patience, PatientItems, PatientStock
+from holdfast.engine.patience import LONGEST_S, Patience, PatientItems, PatientStock
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.proposal import Proposal
 from holdfast.engine.roadmap_file import RoadmapFile
@@ -27,7 +27,7 @@ from holdfast.engine.room import GO_ON, told_as_full
 from holdfast.engine.run_world import Export, RoadmapWorld
 from holdfast.engine.taskbook import RUN_ID, TaskBook
 from holdfast.engine.work import Ground, Workbench
-from holdfast.errors import Interrupted, Tampering
+from holdfast.errors import DatabaseAway, Interrupted, Tampering
 from holdfast.model.agent import Happening
 from holdfast.model.canonical import Json
 from holdfast.model.configuration import Budget
@@ -41,6 +41,8 @@ from holdfast.store.shared_stock import SharedStock
 
 # Ended items and shared bytes that nobody asked for since; without an end they would only grow.
 _REMEMBERED_DAYS = 30.0
+# Longer than a driver waits, which ends the run.
+_FETCHED_S = 2 * LONGEST_S
 Opened = Callable[[], AbstractContextManager[Pipeline]]
 
 
@@ -89,9 +91,11 @@ def _go(pipeline: Pipeline, run: RunRecord, outfit: Outfit, patience: Patience |
     line = Queue(working, each=run.options.parallel)
     here, elsewhere = ((line,), ()) if run.options.here else ((), (line,))
     told_here: dict[str, Json] = {}
-    functions = noted(outfit.functions or registry(outfit, run, lambda: world.left), told_here)
+    functions = noted(outfit.functions or registry(outfit, run, lambda: world.left, patience), told_here)
     with home(outfit.database, outfit.workspace, functions, here, elsewhere=elsewhere) as engine:
-        engine.forget(f"{RUN_ID}-", _REMEMBERED_DAYS)  # the book knows what became of them
+        items = engine if patience is None else PatientItems(engine, patience)
+        with suppress(DatabaseAway):  # the driver finds that out too, and ends as it should
+            items.forget(f"{RUN_ID}-", _REMEMBERED_DAYS)  # the book knows what became of them
         distance = outfit.distance
         afar = _Afar(pipeline, distance, patience) if distance is not None and patience is not None else None
         if afar is not None:
@@ -101,8 +105,8 @@ def _go(pipeline: Pipeline, run: RunRecord, outfit: Outfit, patience: Patience |
             mirrored=outfit.mirrored, finds=afar.finds if afar else _no_base,
         )  # fmt: skip
         driver = Driver(
-            book, engine if patience is None else PatientItems(engine, patience), orders, world, outfit.watcher,
-            working, overlapping=outfit.mirrored, told_here=told_here if distance is not None else None,
+            book, items, orders, world, outfit.watcher, working, overlapping=outfit.mirrored,
+            told_here=told_here if distance is not None else None,
         )  # fmt: skip
         if patience is not None:
             patience.tick = driver.tick
@@ -131,7 +135,7 @@ class _Afar(NamedTuple):
         self.patience.again(lambda: self.distance.heard(self.pipeline, plan, words))
 
 
-def registry(outfit: Outfit, run: RunRecord, left: Callable[[], Budget]) -> Registry:
+def registry(outfit: Outfit, run: RunRecord, left: Callable[[], Budget], patience: Patience | None = None) -> Registry:
     """What the engine can be asked for.
 
     What is worked on here, what lands, and who said yes to it, is in the book: the engine's database may be shared,
@@ -145,7 +149,9 @@ def registry(outfit: Outfit, run: RunRecord, left: Callable[[], Budget]) -> Regi
         return see
 
     bench = Workbench(outfit.ground, outfit.agents, watched, outfit.person, left)
-    lane = Lane(outfit.opened, outfit.checkpoint, _fetching(outfit.distance) if outfit.distance else from_own_stock)
+    distance = outfit.distance
+    fetch = from_own_stock if distance is None or patience is None else _fetching(distance, patience)
+    lane = Lane(outfit.opened, outfit.checkpoint, fetch)
 
     def work(inside: Inside, argument: Json) -> Json:
         task = order_from(document_of(argument)).task
@@ -165,11 +171,12 @@ def registry(outfit: Outfit, run: RunRecord, left: Callable[[], Budget]) -> Regi
     return {WORK: work, LAND: land}
 
 
-def _fetching(distance: Distance) -> Fetch:
-    """A landing waits for a database that is away, before anything of it has begun."""
+def _fetching(distance: Distance, patience: Patience) -> Fetch:
+    """A landing waits for a database that is away, before anything of it has begun; the driver ends that (A4 there)."""
 
     def fetch(pipeline: Pipeline, name: str, plan: Plan) -> Proposal:
-        return patiently(lambda: distance.fetch(pipeline, name, plan))
+        with patience.fetching():
+            return patiently(lambda: distance.fetch(pipeline, name, plan), _FETCHED_S)
 
     return fetch
 

@@ -10,7 +10,9 @@ Invariants
       beats, is drawn, hears a wish to stop within a second, and says since when and until when it waits.
   A2  Being away costs nobody an attempt. What was asked for stays asked for, and what was done elsewhere meanwhile is
       found at the next sitting, which asks for the same items.
-  A3  It is not waited for without end.
+  A3  It is not waited for without end, and not for less than was said.
+  A4  A run that ends without the database does not wait for a landing that waits for it: of that one nothing has begun,
+      and nothing begins any more.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from holdfast.engine.durable import Engine, Item, State
@@ -53,18 +56,47 @@ class Patience:
         # Since when there is no answer, and whether that was told.
         self._since: float | None = None
         self._told = False
+        # Landings that wait for the database, and whether the run ended without it.
+        self._turn, self._fetching, self._left = threading.Lock(), 0, False
+
+    @contextmanager
+    def fetching(self) -> Iterator[None]:
+        """Around what a landing needs of the database; DatabaseAway where the run ended meanwhile (A4)."""
+        with self._turn:
+            self._fetching += 1
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._fetching -= 1
+                left = self._left
+        if left:
+            raise DatabaseAway("the run ended before the work could be fetched")
+
+    def leave(self) -> bool:
+        """The run ends without the database; whether that is all that a landing waits for (A4)."""
+        with self._turn:
+            self._left = True
+            return self._fetching > 0
 
     def reached(self, work: Callable[[], _T]) -> _T:
         """What it gives, from another thread (A1). In any other thread than the driver's it is just called."""
         if threading.get_ident() != self._thread:
             return work()
-        call, began = _Call(work), time.monotonic()
-        while not call.done.wait(_TICK_S):
-            if time.monotonic() - began >= _SILENT_S:
-                self._wait(_SILENT, began)
-        found = call.result()
-        self._back()
-        return found
+        began = time.monotonic()
+        while True:
+            call = _Call(work)
+            while not call.done.wait(_TICK_S):
+                if time.monotonic() - began >= _SILENT_S:
+                    self._wait(_SILENT, began)
+            try:
+                found = call.result()
+            except DatabaseAway as error:  # the engine waits too, and not for so long (A3)
+                self._wait(error.message, began)
+                time.sleep(_PAUSE_S)
+                continue
+            self._back()
+            return found
 
     def again(self, work: Callable[[], _T]) -> _T:
         """What it gives; done again for as long as the database is away. It holds nothing while it waits."""
@@ -123,7 +155,7 @@ class PatientItems:
     """`driving.Items`: an engine whose database may be away."""
 
     def __init__(self, engine: Engine, patience: Patience) -> None:
-        self._engine, self._reached = engine, patience.reached
+        self._engine, self._patience, self._reached = engine, patience, patience.reached
 
     def start_all(self, function: str, arguments: Mapping[str, Json], queue: str) -> None:
         self._reached(lambda: self._engine.start_all(function, arguments, queue))
@@ -149,11 +181,14 @@ class PatientItems:
     def take_from_the_lost(self, prefix: str) -> tuple[Item, ...]:
         return self._reached(lambda: self._engine.take_from_the_lost(prefix))
 
+    def forget(self, prefix: str, older_than_days: float) -> int:
+        return self._reached(lambda: self._engine.forget(prefix, older_than_days))
+
     def make_queues(self) -> None:
         self._reached(self._engine.make_queues)
 
     def rest(self, seconds: float) -> bool:
-        return self._engine.rest(seconds)
+        return self._patience.leave() or self._engine.rest(seconds)
 
 
 class PatientStock:
