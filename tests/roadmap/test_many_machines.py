@@ -210,6 +210,26 @@ def test_a_worker_ends_while_its_database_is_away(own: tuple[Cluster, Base]) -> 
     base.check_done()
 
 
+def test_a_worker_that_was_set_aside_waits_for_its_database_too(own: tuple[Cluster, Base]) -> None:
+    """The database goes away while the worker is set aside, and is away when it would listen again: it says so, waits,
+    and does the work once both are well."""
+    cluster, base = own
+    stale = base.machine("stale", commits=False)
+    clone = stale.place / "clone"
+    subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "other"], cwd=clone, check=True)
+    worker = base.serve(stale)
+    worker.says("listens")
+    run = base.run("--parallel", "2")
+    worker.says("is set aside for 5 s")
+    cluster.stop()
+    subprocess.run(["git", "fetch", "-q", str(base.workspace), "main"], cwd=clone, check=True)
+    worker.says("does not answer", 60)
+    assert worker.child.poll() is None, worker.told
+    cluster.start()
+    assert run.ended() == 0, run.told[-3000:]
+    base.check_done()
+
+
 # ── machines that are not fit ──
 
 
@@ -265,6 +285,25 @@ def test_a_machine_without_the_agent_gives_the_task_back(based: Callable[..., Ba
     run = base.run()
     worker.says("gives .* back: .*mine")
     base.worker("good")
+    assert run.ended() == 0, run.told
+    base.check_done()
+
+
+def test_a_machine_of_another_release_gives_the_task_back(based: Callable[..., Base]) -> None:
+    """It cannot read the order: that is no failure of the task, and who can read it does the work."""
+    base = based(tasks=1)
+    worker = base.worker("far")
+    worker.says("listens")
+    base.sql(
+        """CREATE FUNCTION newer() RETURNS trigger AS $$ BEGIN
+             NEW.inputs := replace(NEW.inputs, '"version": 1', '"version": 9');
+             RETURN NEW; END $$ LANGUAGE plpgsql;
+           CREATE TRIGGER newer BEFORE INSERT ON dbos.workflow_input FOR EACH ROW EXECUTE FUNCTION newer()"""
+    )
+    run = base.run()
+    worker.says("gives .* back: .*this Holdfast reads")
+    worker.says("is set aside")
+    base.sql("DROP TRIGGER newer ON dbos.workflow_input")
     assert run.ended() == 0, run.told
     base.check_done()
 

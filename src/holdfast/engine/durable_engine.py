@@ -10,8 +10,9 @@ Invariants
       and never began is begun again too. An item has one run at a time in this process.
   N5  Whoever waits is told when that cannot be mended: `wait` raises Blocked instead of waiting for ever. A database
       that is away is mended by itself: whoever waits then decides for how long (see `patience`).
-  N6  A worker that cannot say that it lives is lost when its lease is over, whatever keeps it from saying so. A
-      database that is away is waited for first (see `patiently`): meanwhile nobody can take its items either.
+  N6  A worker that cannot say that it lives is lost when its lease is over, whatever keeps it from saying so. Only a
+      database that is away is waited for as long as what was made is kept: meanwhile nobody can take its items either,
+      and who was only cut off is told so by the first beat that gets through.
   N7  A landing that runs in this process has one witness, which is this process: the database's word on it, or that it
       is gone from there, changes nothing. Others can write there.
 """
@@ -45,6 +46,8 @@ _RECORDED_WITHIN = 2.0
 _BEGUN_WITHIN = 30.0
 # So long a database may refuse us, and so often an item may be begun again in vain: then nobody waits any more (N5).
 _MENDED_WITHIN = 60.0
+# N6. As long as a worker keeps what it could not send (Q3 of `grounds`).
+_AWAY_WITHIN = 3_600.0
 _IN_VAIN = 20
 
 
@@ -288,6 +291,9 @@ class DbosEngine(DbosDesk):
             try:
                 alive = self.leases.beat(name, life)
                 heard = time.monotonic()
+            except DatabaseAway as error:
+                self.said.add(f"no beat: {error}")
+                alive = time.monotonic() - heard < _AWAY_WITHIN
             except Exception as error:  # noqa: BLE001 (a thread that died of it would leave us working for nobody)
                 self.said.add(f"no beat: {error}")
                 alive = time.monotonic() - heard < lease.seconds

@@ -20,7 +20,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.agents.protocol import Agent
 from holdfast.agents.readiness import readiness
@@ -33,13 +33,25 @@ from holdfast.engine.host import probe, require_usable
 from holdfast.engine.orders import Returned, order_from, packed
 from holdfast.engine.room import require_room
 from holdfast.engine.work import Unfit, Workbench
-from holdfast.errors import Blocked, HoldfastError, SandboxUnavailable, UnknownId
+from holdfast.errors import (
+    Blocked,
+    DatabaseAway,
+    HoldfastError,
+    Locked,
+    SandboxUnavailable,
+    Tampering,
+    UnknownId,
+)
+from holdfast.gates.secrets import masked
 from holdfast.model.canonical import Json
 from holdfast.model.path import printable
 from holdfast.sandbox import probe as sandbox
 from holdfast.settings import load, places_of
 from holdfast.store.shared_stock import SharedStock
 from holdfast.workspace.borrowed import head_of
+
+if TYPE_CHECKING:
+    from holdfast.engine.durable_engine import DbosEngine
 
 _LOOK_S = 0.5
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
@@ -144,20 +156,42 @@ class _Shift:
     def until(self, stop: Callable[[], bool]) -> bool:
         from holdfast.engine.durable_running import worker
 
-        station, queue = self._station, work_queue(self._station.workspace)
+        station, queue, begun = self._station, work_queue(self._station.workspace), False
         while not stop():
-            with worker(self._database, station.name, {WORK: self._work}, [queue], station.lease) as engine:
-                self._tell("listens")
-                while not stop() and not self._unfit.is_set():
-                    if engine.lost:
+            try:
+                with worker(self._database, station.name, {WORK: self._work}, [queue], station.lease) as engine:
+                    begun = True
+                    self._tell("listens")
+                    if not self._listened(engine, stop):
                         return False
-                    time.sleep(_LOOK_S)
+            except (Blocked, DatabaseAway, Locked) as error:
+                if stop() or not begun:
+                    raise
+                self._tell(f"cannot listen: {error}")  # what was closed without the database is still being closed
+                self._unfit.set()
             if self._unfit.is_set():
                 self._wait_until_fit(stop)
         return True
 
+    def _listened(self, engine: DbosEngine, stop: Callable[[], bool]) -> bool:
+        """Until it shall end or is not fit; False where it was given up."""
+        away = False
+        while not stop() and not self._unfit.is_set():
+            if engine.lost:
+                return False
+            if engine.heard == away:
+                away = not away
+                self._tell("hears nothing from the database, and waits for it" if away else "hears the database again")
+            time.sleep(_LOOK_S)
+        return True
+
     def _work(self, inside: Inside, argument: Json) -> Json:
-        order = order_from(document_of(argument))
+        try:
+            order = order_from(document_of(argument))
+        except Tampering as error:
+            self._tell(f"gives {inside.id} back: {error.message}")
+            self._unfit.set()  # another release wrote it
+            return packed(Returned(masked(error.message)))
         self._tell(f"works on {order.task}, attempt {order.attempt}")
         try:
             answer = worked(self._bench, inside, argument)
@@ -172,6 +206,8 @@ class _Shift:
 
     def _wait_until_fit(self, stop: Callable[[], bool]) -> None:
         """W2."""
+        from holdfast.engine.durable_dbos import require_reachable
+
         while not stop():
             self._tell(f"is set aside for {self._pause_s:g} s")
             end = time.monotonic() + self._pause_s
@@ -179,6 +215,7 @@ class _Shift:
             while time.monotonic() < end and not stop():
                 time.sleep(_LOOK_S)
             try:
+                require_reachable(self._database)
                 require_fit(self._station, self._agents)
                 self._grounds.require_clone()
             except (HoldfastError, OSError) as error:
