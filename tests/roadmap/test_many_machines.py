@@ -380,6 +380,17 @@ def test_queue_rows_that_were_lost_are_asked_for_again(based: Callable[..., Base
     base.check_done()
 
 
+@pytest.mark.parametrize("table", ["dbos.queues", "holdfast.workers"])
+def test_a_row_that_was_lost_under_a_worker_that_lives_holds_nobody_up(based: Callable[..., Base], table: str) -> None:
+    """The queue is made again, and the worker enlists again: it does the rest, and no attempt is used."""
+    base = based(tasks=3, seconds=(1.0, 2.0))
+    run = at_work(base, "one")
+    base.sql(f"DELETE FROM {table}")
+    assert run.ended() == 0, run.told[-3000:]
+    assert base.machines[0].processes[0].child.poll() is None
+    base.check_done()
+
+
 def test_landings_that_somebody_else_marks_done_come_to_an_end(based: Callable[..., Base]) -> None:
     """Whoever writes to the database calls every landing done as soon as it is there: it lands all the same, once."""
     base = based(tasks=2)

@@ -230,12 +230,14 @@ class Driver:
         return [(open_ones[item.id], item) for item in self._engine.wait(list(open_ones), seconds)]
 
     def _count(self, open_ones: Mapping[str, TaskRecord]) -> None:
-        """Who is at work; and what the engine lost is asked for again (D9)."""
+        """Who is at work; and what the engine lost is asked for again (D9). Where nobody is at work, the queue may be
+        what it lost."""
         states = self._engine.states(list(open_ones))
         self._at_work = sum(state == "running" for state in states.values())
         lost = [record for id, record in open_ones.items() if id not in states]
-        if lost:
+        if lost or not self._at_work:
             self._engine.make_queues()
+        if lost:
             self._ask(lost, again=True)
 
     # ── what people and the roadmap say ──

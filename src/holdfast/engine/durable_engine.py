@@ -282,7 +282,7 @@ class DbosEngine(DbosDesk):
             values = {"own": self._own, "executor": self.executor, "everybody": _EVERYBODY}
             connection.execute(sa.text(statement), values)
 
-    def beating(self, name: str, life: str, lease: Lease) -> Callable[[], None]:
+    def beating(self, name: str, life: str, host: str, lease: Lease) -> Callable[[], None]:
         """Say that we live, until the function returned is called or we are lost (N6)."""
         heard = time.monotonic()
 
@@ -290,6 +290,9 @@ class DbosEngine(DbosDesk):
             nonlocal heard
             try:
                 alive = self.leases.beat(name, life)
+                if not alive and not self.leases.knows(name):
+                    self.leases.enlist(name, life, host, lease)
+                    alive = True
                 heard = time.monotonic()
             except DatabaseAway as error:
                 self.said.add(f"no beat: {error}")

@@ -102,9 +102,10 @@ def worker(
     life = uuid.uuid4().hex
 
     def enlist(engine: DbosEngine, stack: ExitStack) -> None:
-        engine.leases.enlist(name, life, _host(database), lease)
+        host = _host(database)
+        engine.leases.enlist(name, life, host, lease)
         stack.callback(_retire, engine, name, life)
-        stack.callback(engine.beating(name, life, lease))
+        stack.callback(engine.beating(name, life, host, lease))
 
     with _launched(database, name, functions, queues, enlist, grace_s=grace_s) as engine:
         for queue in queues:

@@ -14,6 +14,8 @@ Invariants
   L5  A new token is durable before the item is put back in line. Killed in between, the old worker's result is stale.
   L6  A database that was away makes everybody look silent. So only a second look gives anybody up, a third of its lease
       later: a lease lasts for three beats at least, so that who lives has beaten meanwhile.
+  L7  A name that nobody knows was given up by nobody: a database that took over from another may lack the row. Who
+      lives enlists again, as the same life.
 """
 
 from __future__ import annotations
@@ -90,10 +92,13 @@ class Leases:
             )
 
     def beat(self, name: str, life: str) -> bool:
-        """Say that this life goes on; False when it was given up (L2)."""
+        """Say that this life goes on; False when it was given up (L2), or is not known (L7)."""
         statement = f"""UPDATE {self._prefix}workers SET beat_ms = {self._now}
                         WHERE name = :name AND life = :life AND given_up = 0"""
         return self._run(statement, name=name, life=life) == 1
+
+    def knows(self, name: str) -> bool:
+        return bool(self._rows(f"SELECT 1 FROM {self._prefix}workers WHERE name = :name", name=name))
 
     def retire(self, name: str, life: str) -> None:
         """End in order: what it left unfinished can be taken at once, and need not wait for its return."""

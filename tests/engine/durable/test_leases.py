@@ -17,9 +17,10 @@ from engine.durable.cluster import Cluster
 from holdfast.engine.durable import Database, Lease, Queue
 from holdfast.engine.durable_database import connect, reachable
 from holdfast.engine.durable_engine import DbosEngine
+from holdfast.engine.durable_remarks import Remarks
 from holdfast.engine.durable_running import home, worker
 from holdfast.engine.leases import Leases
-from holdfast.errors import Blocked, InvalidInput, Locked
+from holdfast.errors import Blocked, DatabaseAway, InvalidInput, Locked
 
 Effects = Callable[[], list[str]]
 pytestmark = pytest.mark.long
@@ -86,6 +87,45 @@ def test_a_lease_lasts_for_some_beats(sqlite: Database) -> None:
     """A lease that one late beat would end is refused."""
     with pytest.raises(InvalidInput), worker(sqlite, "w", {}, ("work",), Lease(1, 0.5)):
         pass
+
+
+@pytest.mark.parametrize(("trouble", "lost"), [(DatabaseAway("nobody there"), False), (ValueError("ours"), True)])
+def test_an_outage_ends_no_worker_and_anything_else_does(sqlite: Database, trouble: Exception, lost: bool) -> None:
+    """Who cannot say that it lives is lost after its lease; while the database is away, nobody can take its work."""
+    pool = connect(sqlite)
+    engine = DbosEngine(pool, "w", Remarks())
+    try:
+        engine.leases.create()
+        engine.leases.enlist("w", "1", "m", SHORT)
+
+        class Failing(Leases):
+            def beat(self, name: str, life: str) -> bool:
+                raise trouble
+
+        engine.leases = Failing(pool)
+        end = engine.beating("w", "1", "m", SHORT)
+        time.sleep(3 * SHORT.seconds)
+        end()
+        assert engine.lost is lost
+    finally:
+        engine.close()
+
+
+def test_a_life_that_nobody_knows_enlists_again(sqlite: Database) -> None:
+    """Its row was lost and it was given up by nobody; one that was given up stays so."""
+    pool = connect(sqlite)
+    engine = DbosEngine(pool, "w", Remarks())
+    try:
+        engine.leases.create()
+        end = engine.beating("w", "1", "m", SHORT)
+        time.sleep(2 * SHORT.seconds)
+        assert [row.life for row in engine.leases.workers()] == ["1"] and not engine.lost
+        engine.leases.retire("w", "1")
+        time.sleep(2 * SHORT.seconds)
+        end()
+        assert engine.lost
+    finally:
+        engine.close()
 
 
 def test_what_was_done_under_an_old_token_is_stale(database: Database) -> None:
