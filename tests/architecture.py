@@ -45,7 +45,7 @@ PURE_ROOMS = frozenset({"model", "gates", "planning"})
 PURE_MODULES = frozenset(
     """__future__ abc base64 binascii bisect collections collections.abc copy dataclasses datetime decimal difflib
     enum fnmatch fractions functools hashlib heapq hmac html ipaddress itertools json math numbers operator re shlex
-    stat string struct textwrap types typing unicodedata urllib.parse zlib""".split()
+    stat string struct textwrap tomllib types typing unicodedata urllib.parse zlib""".split()
 )
 IMPURE_BUILTINS = frozenset({"open", "input", "print", "exec", "eval", "compile", "breakpoint", "__import__"})
 CLOCKS = frozenset({"now", "utcnow", "today"})

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
@@ -125,6 +124,8 @@ def _tables(choose: Callable[[dict[str, object]], dict[str, object]]) -> Callabl
     """What is chosen of a TOML document, however its keys are spelled. What cannot be read counts as a whole."""
 
     def find(text: str) -> str:
+        import tomllib  # seldom needed, and not at the start of a command
+
         try:
             document = tomllib.loads(text)
         except (ValueError, RecursionError):
