@@ -51,6 +51,31 @@ def test_those_who_approved_are_named_not_who_carried_it_out(guarded: Any, write
     assert _approved(_newest(guarded)) == ("", False, False), "what was used up is no approval any more"
 
 
+@pytest.mark.parametrize("verb", ["apply", "evaluate", "approve", "execute"])
+def test_a_maker_is_told_who_can_approve(guarded: Any, write: Write, people: People, verb: str) -> None:
+    """The maker of a risky change is not told to approve it: the way on names those whose yes would count."""
+    report = people.told("me", "simulate", write(RISKY), "--json").document
+    words = {"apply": ("apply", write(RISKY), "--yes")}.get(verb, (verb, report["id"]))
+    told = people.told("me", *words)
+    id = told.err.rpartition("holdfast execute ")[2].split()[0] if verb == "apply" else report["id"]
+    way = f"holdfast approve {id} --plan {report['plan_id']}"
+    assert f"Somebody else has to approve it: ann or ben, with: {way}" in told.out + told.err
+    said = people.told("ann", *way.split()[1:])
+    assert f"Approved by 1 of 2 people: 1 more person has to approve it (ben), with: {way}\n" in said.out
+    assert people.told("ben", *way.split()[1:]).out.endswith(f"Carry it out with: holdfast execute {id}\n")
+    assert people.told("me", "execute", id).status == 0
+
+
+def test_an_answer_that_would_not_count_names_whose_would(guarded: Any, write: Write, people: People) -> None:
+    """The maker who approves all the same, and somebody who is no approver, are told who can."""
+    report = people.told("me", "simulate", write(RISKY), "--json").document
+    way = ("approve", report["id"], "--plan", report["plan_id"])
+    assert "Somebody else has to approve it: ann or ben." in people.told("me", *way).err
+    people.configure(without="ann")
+    assert "Somebody else has to approve it: ben." in people.told("ann", *way).err
+    assert f"Next: holdfast {' '.join(way)}\n" in people.told("ben", "evaluate", report["id"]).out
+
+
 def test_what_policy_allows_was_approved_by_nobody(guarded: Any, write: Write, people: People) -> None:
     """Without a yes there is none in the record; `--yes` is this user's, also where nobody had to give it."""
     people.configure(LOOSE)

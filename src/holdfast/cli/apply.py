@@ -25,7 +25,7 @@ from holdfast.cli.verbs import Face, verb
 from holdfast.cli.watching import Watching, person_at
 from holdfast.cli.words import count
 from holdfast.engine.difference import PlannedDifference
-from holdfast.engine.refusals import approving
+from holdfast.engine.refusals import way_to_approve
 from holdfast.errors import ApprovalNeeded, Blocked
 from holdfast.model.plan import Plan, Run, Service
 from holdfast.store.database import Row
@@ -148,9 +148,11 @@ def _approved(
     except ApprovalNeeded as error:
         if _is_for_others(screen, decision, yes=yes):
             one = not decision.typed_consent and decision.approvals_needed == 1
-            now = "Give it in this call with --yes, or approve" if one else "Approve"
-            way = approving(decision, plan_id)
-            error.hint = f"Nothing was changed. {now} with: {way}, then: holdfast execute {id}"
+            others = hf.pipeline.governance.others_to_ask(decision)
+            way = way_to_approve(decision, plan_id, others)
+            if one and not others:
+                way = f"Give it in this call with --yes, or a{way[1:]}"
+            error.hint = f"Nothing was changed. {way}, then: holdfast execute {id}"
         raise
 
 

@@ -30,6 +30,7 @@ def command(face: Face, simulation: str, reason: str, typed: str) -> None:
     with changing(face) as hf:
         found, verified = hf.kept(simulation_asked(hf, simulation))
         decision = hf.evaluate(found, verified)
+        governance = hf.pipeline.governance
         difference = PlannedDifference(hf.site, found.change_set.changes, found.sources, found.plan.notes)
         if screen.form == "text":
             screen.say(screen.style(shown(found.plan.intent.strip().partition("\n")[0]), "bold"))
@@ -42,12 +43,13 @@ def command(face: Face, simulation: str, reason: str, typed: str) -> None:
                 hint=f"Nothing was changed. Look at it: holdfast diff {decision.simulation}",
             )
         if decision.typed_consent and not typed:
-            require_approval(screen, decision, found.plan.id, "", difference, yes=False)
+            others = governance.others_to_ask(decision)
+            require_approval(screen, decision, found.plan.id, "", difference, yes=False, others=others)
         approval = hf.approve(decision, reason=reason)
-        governance = hf.pipeline.governance
         stands = governance.standing(decision, governance.custody_of(decision.simulation))
+        others = governance.others_to_ask(decision)
     tell_answer(screen, approval, granted=stands.granted, people=stands.people, people_needed=stands.needed)
-    screen.say(after_approval(decision, stands, found.plan.id))
+    screen.say(after_approval(decision, stands, found.plan.id, others))
 
 
 def tell_answer(screen: Screen, approval: Approval, **worth: object) -> None:

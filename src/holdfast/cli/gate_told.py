@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from holdfast.cli.consent import require_consent
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.words import count
-from holdfast.engine.refusals import approving
+from holdfast.engine.refusals import approving, either, way_to_approve
 from holdfast.errors import ApprovalNeeded
 from holdfast.model.path import printable
 
@@ -45,7 +45,14 @@ def tell_decision(screen: Screen, decision: Decision) -> None:
 
 
 def require_approval(
-    screen: Screen, decision: Decision, plan_id: str, question: str, difference: Difference, *, yes: bool
+    screen: Screen,
+    decision: Decision,
+    plan_id: str,
+    question: str,
+    difference: Difference,
+    *,
+    yes: bool,
+    others: Sequence[str] = (),
 ) -> None:
     """Return when this user said yes to exactly this; ApprovalNeeded otherwise."""
     if not decision.typed_consent:
@@ -55,7 +62,7 @@ def require_approval(
         raise ApprovalNeeded(
             f"risk {decision.risk_effective} needs explicit consent: the plan's id, typed out",
             hint=f"Nothing was changed. Look at it: holdfast diff {decision.simulation}\n"
-            f"Approve with: {approving(decision, plan_id)}",
+            f"{way_to_approve(decision, plan_id, others)}",
         )
     reply = screen.ask(f"Risk {decision.risk_effective}. Type {plan_id} to approve exactly this, anything else stops:")
     if reply != plan_id:
@@ -72,15 +79,16 @@ def tell_answers(screen: Screen, stands: Standing, answers: Sequence[Approval]) 
         screen.say(f"  {'.' if broken else mark} {word} by {shown(answer.by)}: {answer.id}{void}")
 
 
-def after_approval(decision: Decision, stands: Standing, plan_id: str) -> str:
+def after_approval(decision: Decision, stands: Standing, plan_id: str, others: Sequence[str]) -> str:
     """What an approval came to, for whoever gave it: it can be carried out, or who is still missing."""
     if stands.granted:
         return f"Carry it out with: holdfast execute {decision.simulation}"
     if stands.rejected:
         return f"It does not land all the same: {shown(stands.reason)}"
     more = count(stands.needed - stands.people, "more person has", "more people have")
+    who = f" ({either(others)})" if others else ""
     return (
-        f"Approved by {stands.people} of {count(stands.needed, 'person', 'people')}: {more} to approve it, "
+        f"Approved by {stands.people} of {count(stands.needed, 'person', 'people')}: {more} to approve it{who}, "
         f"with: {approving(decision, plan_id)}"
     )
 

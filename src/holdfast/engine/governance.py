@@ -26,11 +26,11 @@ from typing import NamedTuple
 from holdfast.checks.words import health_in_words
 from holdfast.engine.checking import Verified
 from holdfast.engine.evidence import evidence_of, kept_inputs
-from holdfast.engine.refusals import approving
+from holdfast.engine.refusals import somebody_else, way_to_approve
 from holdfast.engine.simulator import Simulated, Surroundings
 from holdfast.errors import ApprovalNeeded, Blocked, Denied, HoldfastError, UnknownId
 from holdfast.gates.aliases import leading_to
-from holdfast.gates.approvals import Electorate, Office, Standing, electorate_of, standing
+from holdfast.gates.approvals import Electorate, Office, Standing, electorate_of, left_to_ask, standing
 from holdfast.gates.evidence import PERSON, Evidence
 from holdfast.gates.hard import Current, Question, hard_gates, refusal
 from holdfast.gates.layers import layered
@@ -199,7 +199,7 @@ class Governance:
         if broken:
             raise ApprovalNeeded(
                 f"the approval of {printable(approval.by)} would not count, since it breaks: {'; '.join(broken)}",
-                hint="Nothing was changed. Somebody else who may approve has to say yes; see: holdfast doctor",
+                hint=f"Nothing was changed. {somebody_else(self.others_to_ask(decision))}. See: holdfast doctor",
             )
 
     def me(self) -> str:
@@ -208,9 +208,24 @@ class Governance:
 
     def standing(self, decision: Decision, custody: Custody) -> Standing:
         """What all the answers in the ledger are worth, now."""
+        return standing(decision, custody.approvals, self._office(self.settings(), custody), is_signed)
+
+    def others_to_ask(self, decision: Decision) -> tuple[str, ...]:
+        """Who may approve it besides this user, where a yes of this user would not count; nobody where it would."""
         settings = self.settings()
+        if decision.verdict != "NEED_APPROVAL" or not settings.approvers:
+            return ()
+        custody = self.custody_of(decision.simulation)
+        office = self._office(settings, custody)
+        stands = standing(decision, custody.approvals, office, is_signed)
+        counts = {each.id for each in stands.judged if each.counts}
+        names = left_to_ask(decision, [one for one in custody.approvals if one.id in counts], office)
+        mine = office.approvers.get(self.me(), "").lower() == self._signer().public.lower()
+        return () if stands.granted or (mine and self.me() in names) else names
+
+    def _office(self, settings: Settings, custody: Custody) -> Office:
         scalars = self.policy(settings).scalars
-        office = Office(
+        return Office(
             approvers=self._approvers(settings, custody.approvals),
             now_ns=time.time_ns(),
             used=custody.used,
@@ -221,7 +236,6 @@ class Governance:
             people_from=scalars.people_from,
             since_ns=custody.since_ns,
         )
-        return standing(decision, custody.approvals, office, is_signed)
 
     def _approvers(self, settings: Settings, approvals: Sequence[Approval]) -> Mapping[str, str]:
         """Where nobody is configured, whoever holds this user's key is the one approver, under any name."""
@@ -258,7 +272,11 @@ class Governance:
         question = Question(report, simulated.plan, simulated.change_set, decision, stands, current)
         error = refusal(hard_gates(question))
         if error is not None:
-            raise type(error)(error.message, hint=_hint(error, report, decision))
+            hint = _hint(error, report)
+            if isinstance(error, ApprovalNeeded):
+                way = way_to_approve(decision, report.plan_id, self.others_to_ask(decision))
+                hint = f"Nothing was changed. {way}"
+            raise type(error)(error.message, hint=hint)
         return stands
 
     def custody_of(self, simulation: str) -> Custody:
@@ -326,9 +344,7 @@ def _denial(decision: Decision) -> str:
     return "policy denies this change: " + "; ".join(reasons)
 
 
-def _hint(error: Exception, report: Simulation, decision: Decision) -> str:
-    if isinstance(error, ApprovalNeeded):
-        return f"Nothing was changed. Approve with: {approving(decision, report.plan_id)}"
+def _hint(error: Exception, report: Simulation) -> str:
     if isinstance(error, (Blocked, Denied)):
         return _UNCHANGED
     return f"Nothing was changed. Simulate again: holdfast simulate {report.plan_id}"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from holdfast.engine.checking import Verified
 from holdfast.errors import ApprovalNeeded, Blocked, HoldfastError, Tampering, VerificationFailed
 from holdfast.model.decision import Decision
 from holdfast.model.execution import Execution
+from holdfast.model.path import printable
 from holdfast.model.plan import Plan
 
+_MOST_NAMES = 6
 _UNRECORDED = "Put right what stopped it; the next verb that changes something records it first."
 
 
@@ -37,6 +39,22 @@ def require_typed(decision: Decision, plan: Plan, consent: str) -> None:
 def approving(decision: Decision, plan_id: str) -> str:
     """The command that approves it, also where nobody can be asked: from high on the plan's id is part of it."""
     return f"holdfast approve {decision.simulation}" + (f" --plan {plan_id}" if decision.typed_consent else "")
+
+
+def way_to_approve(decision: Decision, plan_id: str, others: Sequence[str]) -> str:
+    """What to do next, in a sentence; `others` are who must do it where a yes of this user would not count."""
+    who = f"{somebody_else(others)}, with" if others else "Approve with"
+    return f"{who}: {approving(decision, plan_id)}"
+
+
+def somebody_else(others: Sequence[str]) -> str:
+    return "Somebody else has to approve it" + (f": {either(others)}" if others else "")
+
+
+def either(people: Sequence[str]) -> str:
+    names = [printable(name) for name in people[:_MOST_NAMES]]
+    more = [f"{len(people) - _MOST_NAMES} more"] if len(people) > _MOST_NAMES else []
+    return " or ".join([*names, *more])
 
 
 def require_no_more_asked(before: Decision, again: Decision, plan_id: str) -> None:

@@ -155,6 +155,7 @@ APPROVAL_RULES: tuple[ApprovalRule, ...] = (
     ApprovalRule("It is not valid for longer than policy lets it", False, _is_short),
     ApprovalRule("It was not used before", False, _is_unused),
 )
+_ABOUT_WHO = (_is_a_person, _is_not_for_oneself)
 # Checked by the caller's verifier; it comes first in the list of broken rules.
 SIGNATURE_RULE = "Its signature is genuine"
 
@@ -178,6 +179,19 @@ def standing(
         needed=needed,
         judged=judged,
         reason=_reason(decision, noes, people, needed, judged),
+    )
+
+
+def left_to_ask(decision: Decision, approvals: Sequence[Approval], office: Office) -> tuple[str, ...]:
+    """The approvers whose yes would count, of those who have not said it yet (`approvals`)."""
+    said = {mark for approval in approvals for mark in _marks(approval.by, approval.key)}
+    asked = (
+        Approval("", "approve", name, key, "", "", "", "", "", "", 0, 0, "") for name, key in office.approvers.items()
+    )
+    return tuple(
+        yes.by
+        for yes in asked
+        if said.isdisjoint(_marks(yes.by, yes.key)) and all(holds(yes, decision, office) for holds in _ABOUT_WHO)
     )
 
 
@@ -232,10 +246,15 @@ def _different_people(approvals: Sequence[Approval]) -> int:
     """Groups that share neither a name nor a key (A2); the order does not matter."""
     groups: list[set[str]] = []
     for approval in approvals:
-        marks = {f"name {person_folded(approval.by)}", f"key {approval.key.lower()}"}
+        marks = _marks(approval.by, approval.key)
         apart = [group for group in groups if not group & marks]
         groups = [*apart, marks.union(*(group for group in groups if group & marks))]
     return len(groups)
+
+
+def _marks(name: str, key: str) -> set[str]:
+    """What tells one person from another (A2)."""
+    return {f"name {person_folded(name)}", f"key {key.lower()}"}
 
 
 def _reason(decision: Decision, noes: Sequence[Approval], people: int, needed: int, judged: tuple[Judged, ...]) -> str:
