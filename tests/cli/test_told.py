@@ -52,6 +52,30 @@ def test_a_simulation_that_is_no_good_is_one_document(
     assert "SUCCESS" not in told.out
 
 
+MOVE = """intent: Tidy
+steps:
+  - {move: {from: old.txt, to: attic/old.txt}}
+  - {move: {from: conf, to: settings}}
+  - run: [sh, -c, 'echo made > made; test -e attic/old.txt; echo more >> settings/site.conf']
+"""
+
+
+@pytest.mark.parametrize("shadow", ["overlay", "copy"])
+def test_a_move_beside_a_command_is_told_as_a_move(guarded: Any, write: Write, shadow: str) -> None:
+    """What a step moves and no program touches is no loss: moved in the summary, the same file, and back by undo."""
+    old = guarded.directory / "old.txt"
+    inode = old.stat().st_ino
+    applied = guarded("apply", write(MOVE), "--yes", "--shadow", shadow)
+    assert applied.status == 0, applied.err
+    assert "→ old.txt → attic/old.txt" in applied.out and "- old.txt" not in applied.out
+    assert "+ settings/site.conf" in applied.out, "this one got another content, so it is no move"
+    assert (guarded.directory / "attic/old.txt").stat().st_ino == inode
+    assert (guarded.directory / "settings/site.conf").read_text().endswith("name = b\nmore\n")
+    assert guarded("undo", applied.out.split()[-1], "--yes").status == 0
+    assert (old.read_text(), old.stat().st_ino) == ("old\n", inode)
+    assert (guarded.directory / "conf/site.conf").read_text().endswith("name = b\n")
+
+
 def test_a_kept_simulation_shows_what_its_checks_came_to(guarded: Any, write: Write) -> None:
     """Nobody who looks at it later takes a failed check for a success, and what the checks said can be read."""
     change = write(CHANGE + "verify: [{run: [sh, -c, 'echo because; exit 3']}, {run: ['true']}]\n")

@@ -141,10 +141,7 @@ class Draft:
     ) -> None:
         """From here on the draft is what was captured, and what it had at paths that are hidden from a capture (F5)."""
         kept = {path: node for path, node in self._future.items() if is_hidden(path)}
-        captured = {
-            change.path: None if change.post is None else Node(change.post, sources.get(change.path))
-            for change in found.changes
-        }
+        captured = {change.path: self._captured(change, sources.get(change.path)) for change in found.changes}
         as_before = self._future.keys() - captured.keys() - kept.keys()
         self._reads.update(path for path in as_before if self._seen.get(path) is not None)
         self._future = captured | kept
@@ -155,6 +152,15 @@ class Draft:
         self._children = None
         self._directories = {""}
         self._require_room(kept)
+
+    def _captured(self, change: Change, source: Source | None) -> Node | None:
+        """What a step moved, and no program touched there, is moved still: to a capture it would be new content."""
+        if change.post is None:
+            return None
+        planned = self._future.get(change.path)
+        if planned is None or planned.came_from in (None, change.path):
+            return Node(change.post, source)
+        return planned if planned.source is None and planned.image == change.post else Node(change.post, source)
 
     def _require_room(self, kept: Mapping[str, Node | None]) -> None:
         """A program may have taken away the directory of a path that it could not see."""
