@@ -49,7 +49,14 @@ from holdfast.model.simulation import Simulation
 from holdfast.simulation.draft import NEW_DIRECTORY_MODE, Draft, Node
 from holdfast.simulation.report import target_of
 from holdfast.workspace.site import Site
-from holdfast.workspace.staging import Bytes, CopyOf, Source, refuse_layered_directories, refuse_shared_inodes
+from holdfast.workspace.staging import (
+    Bytes,
+    CopyOf,
+    Source,
+    refuse_forbidden,
+    refuse_layered_directories,
+    refuse_shared_inodes,
+)
 
 NEW_FILE_MODE = 0o644
 _PERMISSIONS = 0o777
@@ -152,6 +159,7 @@ def rehearse(
     try:
         refuse_shared_inodes(change_set, seen)
         refuse_layered_directories(site, change_set)
+        refuse_forbidden(site, change_set, {})
     except Blocked as error:
         raise Unrehearsable(error.message, tuple(reports), error.hint) from error
     return Rehearsal(plan, change_set, seen, draft.sources(), tuple(reports))

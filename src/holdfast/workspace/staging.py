@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import shlex
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -116,6 +118,7 @@ class Stage:
         """Stage every change; raises Blocked or Conflict with the workspace untouched. `order`: see `in_order`."""
         refuse_shared_inodes(change_set, seen)
         refuse_layered_directories(self._site, change_set)
+        refuse_forbidden(self._site, change_set, sources)
         self._reserve(change_set, sources)
         openings: list[Op] = []
         ops: list[Op] = []
@@ -349,6 +352,84 @@ def refuse_layered_directories(site: Site, change_set: ChangeSet) -> None:
                 hint="Nothing was changed. Make it a directory of the upper layer first: "
                 f"cp -a {shown} {shown}.new && rm -r {shown} && mv {shown}.new {shown}",
             ) from error
+
+
+def refuse_forbidden(site: Site, change_set: ChangeSet, sources: Mapping[str, Source]) -> None:
+    """Blocked where this user has no right to make a change; asked in the rehearsal, and again just before.
+
+    Every flip needs the right to write in its directory, which the kernel is asked about. Only root makes an object
+    that belongs to somebody else, or changes the mode of one. Directories that are opened first (G6) are ours.
+    """
+    me = os.geteuid()
+    if not me:
+        return
+    # A new object may get the group of the directory that it is made in.
+    mine = {os.getegid(), *os.getgroups()}
+    groups = mine | {site.calls.fstat(site.journal()).st_gid}
+    changed = {change.path: change for change in change_set.changes}
+    rights: dict[str, _Rights] = {}
+    for change in change_set.changes:
+        path, pre, post, origin = change
+        made = post is not None and origin is None and not isinstance(sources.get(path), Held)
+        if made and post is not None and post.mode & stat.S_ISGID and post.gid not in mine:
+            # For anybody else the kernel drops that bit without a word.
+            raise _forbidden(path, f"passes group {post.gid} on, and only a member of it can set that")
+        if pre is not None and post is not None and _same_but_for_mode(pre, post):
+            if pre.uid != me:
+                raise _forbidden(path, f"belongs to {_user(pre.uid)}; only its owner can change its mode")
+            continue
+        if made and post is not None and (post.uid != me or post.gid not in groups):
+            whose = _user(post.uid) if post.uid != me else f"group {post.gid}"
+            shown = shlex.quote(printable(path))
+            way = f"make it your own: cp {shown} {shown}.new && mv {shown}.new {shown}"
+            raise _forbidden(path, f"belongs to {whose}; only root can make another that does", way)
+        parent = path.rpartition("/")[0]
+        if parent not in rights:
+            rights[parent] = _rights_in(site, parent, changed.get(parent))
+        where = f"the directory {printable(parent) or '.'}"
+        if not rights[parent].may_write:
+            way = f"take that right: chmod u+wx {shlex.quote(printable(parent) or '.')}"
+            raise _forbidden(path, f"cannot change: this user may not write in {where}", way)
+        if pre is not None and pre.uid != me and rights[parent].owners_only:
+            raise _forbidden(path, f"belongs to {_user(pre.uid)}, and in {where} only owners remove anything")
+        if _is_directory_that_goes(change) and pre is not None and pre.uid != me and not _may_write(site, path):
+            raise _forbidden(path, f"belongs to {_user(pre.uid)}; this user may not move it")
+
+
+class _Rights(NamedTuple):
+    """What this user may do in a directory; `owners_only`: its sticky bit keeps the objects of others in place."""
+
+    may_write: bool
+    owners_only: bool = False
+
+
+def _rights_in(site: Site, directory: str, change: Change | None) -> _Rights:
+    if change is not None:
+        if change.pre is None or change.pre.kind != "directory":
+            return _Rights(may_write=True)  # the plan makes it
+        opens = change.post is None or change.post.kind != "directory" or change.post.mode & 0o700 == 0o700
+        if opens and change.pre.uid == os.geteuid():
+            return _Rights(may_write=True)
+    found = site.calls.fstat(site.workspace.directory(directory))
+    return _Rights(_may_write(site, directory), bool(found.st_mode & stat.S_ISVTX) and found.st_uid != os.geteuid())
+
+
+def _may_write(site: Site, directory: str) -> bool:
+    # By its descriptor: the kernel looks at access lists too, and no path is resolved again.
+    there = f"/proc/self/fd/{site.workspace.directory(directory)}"
+    return os.access(there, os.W_OK | os.X_OK, effective_ids=True)
+
+
+def _forbidden(path: str, why: str, way: str = "") -> Blocked:
+    hint = "Nothing was changed. Have it applied by whoever may."
+    return Blocked(f"{printable(path)} {why}", hint=f"{hint} Or {way}" if way else hint)
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
 
 
 def _is_directory_that_goes(change: Change) -> bool:
