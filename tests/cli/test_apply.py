@@ -102,12 +102,25 @@ def test_a_plan_with_health_that_stands_already_is_told_so(guarded: Any) -> None
     again = guarded.apply(plan)
     assert (again.status, again.document["error"]["changed"]) == (5, False)
     assert again.document["error"]["message"].startswith(f"Already applied as {first['id']}; ")
-    assert "health was not asked again" in again.document["error"]["hint"]
+    assert "Of its health nothing was done again" in again.document["error"]["hint"]
     assert "Correct" not in again.document["error"]["hint"]
     asked = guarded.apply({"intent": "Ask", "steps": [{"read": "conf/site.conf"}], "health": health})
     assert (asked.status, [receipt["passed"] for receipt in asked.document["receipts"]]) == (0, [True])
     (guarded.directory / "conf/site.conf").write_text("port = 82\n")
     assert "Correct the plan" in guarded.apply(plan).document["error"]["hint"]
+
+
+def test_a_plan_with_a_command_that_stands_already_is_told_so(guarded: Any) -> None:
+    """The execution is named while all of its files stand, also those that the command made; then it is not."""
+    update = {"update": "old.txt", "old": "old\n", "content": "new\n"}
+    plan = {"intent": "Count", "steps": [update, {"run": ["sh", "-c", "wc -l < old.txt > lines"]}]}
+    first = guarded.apply(plan).document
+    again = guarded.apply(plan)
+    assert (again.status, again.document["error"]["changed"]) == (5, False)
+    assert again.document["error"]["message"].startswith(f"Already applied as {first['id']}; ")
+    assert "Of its commands nothing was done again" in again.document["error"]["hint"]
+    (guarded.directory / "lines").write_text("another\n")
+    assert "Already applied" not in guarded.apply(plan).document["error"]["message"]
 
 
 def test_a_plan_that_changes_nothing_says_so(guarded: Any) -> None:

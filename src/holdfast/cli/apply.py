@@ -85,7 +85,7 @@ def command(face: Face, file: str, yes: bool, preview: bool, shadow: ShadowKind,
 
 @contextmanager
 def _telling_what_stands(hf: Holdfast, plan: Plan) -> Iterator[None]:
-    """A plan with health checks is never done already, since health is about now; but its files may stand so.
+    """A plan with commands, service steps or health checks is never done already; but its files may stand so.
 
     Its steps may then not fit a second time, and to correct the plan would be the wrong advice.
     """
@@ -95,9 +95,15 @@ def _telling_what_stands(hf: Holdfast, plan: Plan) -> Iterator[None]:
         row = hf.already_done(plan, files_alone=True)
         if row is not None:
             error.message = f"Already applied as {row.id}; its steps do not fit a second time:\n{error.message}"
+            parts = {
+                "commands": plan.runs_programs,
+                "service steps": _has_services(plan),
+                "health": bool(health_of(plan)),
+            }
+            again = " and ".join(name for name, has in parts.items() if has)
             error.hint = (
-                "Nothing was changed: its files stand as it left them. Its health was not asked again.\n"
-                "To ask, apply a change file with the same health checks and a read step in place of the others."
+                f"Nothing was changed: its files stand as it left them. Of its {again} nothing was done again.\n"
+                f"To do that, apply a change file with the same {again} and a read step in place of the others."
             )
         raise
 

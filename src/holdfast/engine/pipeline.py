@@ -141,9 +141,10 @@ class Pipeline:
         """An execution of this very plan whose effect still stands, on every path that the plan names.
 
         With health checks, service actions or programs there is none: what was so then says nothing about now,
-        and what a program makes depends on more than the paths that the plan names. `files_alone` leaves health aside.
+        and what a program makes depends on more than the paths that the plan names. With `files_alone` it is enough
+        that all files stand as it left them.
         """
-        if (health_of(plan) and not files_alone) or plan.runs_programs or actions_of(plan):
+        if not files_alone and (health_of(plan) or plan.runs_programs or actions_of(plan)):
             return None
         for row in self.landed(plan.digest):
             if row.kept and self.stands(row, plan.affected_paths):
