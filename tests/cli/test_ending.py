@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from guarded import Refusing, guard, put
+from guarded import Ground, Refusing, guard, put
 from holdfast.cli.ending import elsewhere, telling_failure
 from holdfast.cli.landing import land
 from holdfast.cli.screen import Screen
-from holdfast.errors import HoldfastError, PartlyDone, VerificationFailed
+from holdfast.errors import Conflict, HoldfastError, PartlyDone, VerificationFailed
 from holdfast.model.plan import Call, CommandCheck, Plan, Service
+from servers import listening
 
 
 def _told(workspace: Path, calls: Refusing, *, health: tuple[CommandCheck, ...] = ()) -> HoldfastError:
@@ -76,6 +78,40 @@ def test_a_tree_that_was_not_looked_at_is_told_so(tmp_path: Path) -> None:
 
 
 _FALSE = CommandCheck(("false",), 200)
+
+
+def _landing(ground: Ground, plan: Plan, meanwhile: Callable[[], object] = lambda: None) -> None:
+    simulated = ground.hf.simulate(plan)
+    verified = ground.hf.verify(simulated)
+    decision = ground.hf.evaluate(simulated, verified)
+    ground.hf.approve(decision, by="tester")
+    meanwhile()
+    land(Screen("text", colour=False), ground.hf, simulated, verified, decision)
+
+
+def test_who_was_overtaken_is_told_to_simulate_again(tmp_path: Path) -> None:
+    """Somebody replaced a file after the simulation: nothing was changed, and what to do is said."""
+    ground = guard(tmp_path, {"a": b"old"})
+
+    def meanwhile() -> None:
+        (ground / "b").write_bytes(b"theirs")
+        (ground / "b").rename(ground / "a")
+
+    with pytest.raises(Conflict, match="a was replaced by somebody else") as caught:
+        _landing(ground, ground.plan(put("a", b"new")), meanwhile)
+    assert caught.value.hint == "Nothing was changed. Simulate again."
+    assert (ground / "a").read_bytes() == b"theirs"
+
+
+def test_what_was_done_to_services_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan that only acts on a service did not apply 0 changes: the action is named, beside files where there are."""
+    ground = guard(tmp_path, {"a": b"old"})
+    with listening() as api:
+        call = Service(Call(api.url))
+        _landing(ground, ground.plan(call))
+        assert f"Applied 1 service action (POST {api.url}) in " in capsys.readouterr().out
+        _landing(ground, ground.plan(put("a", b"new"), call))
+        assert f"Applied 1 change and 1 service action (POST {api.url}) in " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

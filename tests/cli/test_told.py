@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from holdfast.errors import HoldfastError
 
 Write = Callable[[str], str]
 CHANGE = "intent: Number the release\nsteps:\n  - write: VERSION\n    content: '2'\n"
@@ -74,6 +77,45 @@ def test_a_move_beside_a_command_is_told_as_a_move(guarded: Any, write: Write, s
     assert guarded("undo", applied.out.split()[-1], "--yes").status == 0
     assert (old.read_text(), old.stat().st_ino) == ("old\n", inode)
     assert (guarded.directory / "conf/site.conf").read_text().endswith("name = b\n")
+
+
+def test_what_a_failed_command_said_stands_on_lines_of_its_own(guarded: Any, write: Write) -> None:
+    """`show` of a blocked simulation has the words of the command below the step, with no escaped line end."""
+    failing = "intent: Fail\nsteps:\n  - run: [sh, -c, 'echo because; echo of this; exit 3']\n"
+    id = guarded("simulate", write(failing), "--json").document["simulation"]["id"]
+    told = guarded("show", id).out
+    assert "exited with 3\n      | because\n      | of this\n" in told
+    assert "x0a" not in told
+
+
+def test_one_is_one(guarded: Any, write: Write) -> None:
+    """A path, an entry and a byte are not told as several."""
+    steps = "  - run: [sh, -c, 'printf x > one']\n  - {delete: conf, recursive: true}\n  - {write: two, content: y}\n"
+    id = guarded("apply", write(f"intent: One\nsteps:\n{steps}"), "--yes", "--json").document["id"]
+    told = json.dumps(guarded("show", id, "--json").document)
+    for one in ("changed 1 path", "the directory and 1 entry in it", "file, 1 byte, mode"):
+        assert one in told
+    assert not re.search(r"\b1 (paths|entries|bytes|files)\b", told)
+
+
+def test_a_check_that_could_not_run_did_not_run(guarded: Any, write: Write) -> None:
+    """Where a tool is not installed nothing is told to have run on a shadow; that nothing was changed is."""
+    refused = guarded("apply", write(CHANGE + "verify: [{run: [no-such-tool-here]}]\n"), "--yes")
+    assert refused.status == 6
+    assert " ran on a shadow" not in refused.err and "Nothing was changed." in refused.err
+
+
+def test_every_exit_status_is_in_the_help(guarded: Any) -> None:
+    """The end of `--help` names each one that an error can have, and a caller over ssh takes each for ours."""
+    from holdfast.cli.remote import OUR_STATUSES
+
+    def below(kind: type[HoldfastError]) -> set[int]:
+        return {kind.exit_status}.union(*(below(sub) for sub in kind.__subclasses__()))
+
+    statuses = {0} | below(HoldfastError)
+    named = guarded("--help").out.partition("Exit status:")[2]
+    assert {int(number) for number in re.findall(r"(?:^|, )\s*(\d+) ", " ".join(named.split()))} == statuses
+    assert statuses == OUR_STATUSES
 
 
 def test_a_kept_simulation_shows_what_its_checks_came_to(guarded: Any, write: Write) -> None:

@@ -112,7 +112,11 @@ def _asks_for_nothing(plan: Plan, simulated: Simulated) -> bool:
     """What must not land is no change either, and is refused like any other that must not."""
     if simulated.change_set or simulated.report.status != "SUCCESS":
         return False
-    return not plan.verify and not health_of(plan) and not any(isinstance(step, Service) for step in plan.steps)
+    return not plan.verify and not health_of(plan) and not _has_services(plan)
+
+
+def _has_services(plan: Plan) -> bool:
+    return any(isinstance(step, Service) for step in plan.steps)
 
 
 def carry_out(screen: Screen, hf: Holdfast, simulated: Simulated, difference: PlannedDifference, *, yes: bool) -> None:

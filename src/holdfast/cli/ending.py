@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from holdfast.cli.documents import execution_document
 from holdfast.cli.screen import shown
 from holdfast.cli.words import proven_as_before
-from holdfast.errors import HoldfastError, VerificationFailed
+from holdfast.errors import Conflict, HoldfastError, VerificationFailed
 from holdfast.model.execution import result_word
 from holdfast.model.path import printable
 
-_MOST_TOLD = 5
+MOST_TOLD = 5
 
 if TYPE_CHECKING:
     from holdfast.cli.screen import Screen
@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def telling_failure(screen: Screen, hf: Holdfast) -> Iterator[None]:
-    """Complete what is raised inside with what the execution came to."""
+def telling_failure(screen: Screen, hf: Holdfast, moved: str = "") -> Iterator[None]:
+    """Complete what is raised inside with what the execution came to; `moved`: what to do where others were quicker."""
     hf.last = None
     try:
         yield
     except HoldfastError as error:
+        way_on = moved if isinstance(error, Conflict) and not error.hint else ""
         _tell(screen, hf, error)
+        error.hint = " ".join(filter(None, (error.hint, way_on)))
         raise
 
 
@@ -47,9 +49,9 @@ def _document(hf: Holdfast, execution: Execution) -> dict[str, object]:
 
 def elsewhere(execution: Execution) -> list[str]:
     """What others changed meanwhile, in a line or a few, or why nobody looked: it is theirs, and decides nothing."""
-    lines = [f"  ! {printable(item.path)} {shown(item.detail)}" for item in execution.divergence[:_MOST_TOLD]]
-    if len(execution.divergence) > _MOST_TOLD:
-        lines.append(f"  and {len(execution.divergence) - _MOST_TOLD:,} more: holdfast show {execution.id}")
+    lines = [f"  ! {printable(item.path)} {shown(item.detail)}" for item in execution.divergence[:MOST_TOLD]]
+    if len(execution.divergence) > MOST_TOLD:
+        lines.append(f"  and {len(execution.divergence) - MOST_TOLD:,} more: holdfast show {execution.id}")
     if execution.not_looked_at:
         lines.append(f"  . what others changed meanwhile was not looked at: {shown(execution.not_looked_at)}")
     return lines

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.checks_told import tell_receipts
 from holdfast.cli.documents import execution_document
-from holdfast.cli.ending import elsewhere, telling_failure
+from holdfast.cli.ending import MOST_TOLD, elsewhere, telling_failure
+from holdfast.cli.screen import shown
 from holdfast.cli.words import count, duration
 from holdfast.errors import PartlyDone
 
@@ -33,12 +34,12 @@ def land(
     `yes` is a yes to what policy asks nobody about; where it asks, that yes was signed before.
     """
     unasked = yes and decision is not None and decision.verdict == "ALLOW"
-    with telling_failure(screen, hf):
+    with telling_failure(screen, hf, moved="Simulate again."):
         execution = hf.execute(simulated, verified=verified, decision=decision, approved_by=hf.me() if unasked else "")
     # The document of a large change is large.
     document = execution_document(*hf.show(execution.id)) if screen.form != "text" else {}
     tell_receipts(screen, "Healthy", execution.receipts[len(verified.receipts) :])
-    screen.say(f"Applied {count(execution.changes, 'change')} in {duration(_without_health(execution))}.")
+    screen.say(f"Applied {_what_landed(execution)} in {duration(_without_health(execution))}.")
     for line in elsewhere(execution):
         screen.say(line)
     if execution.status == "PARTIAL":
@@ -50,6 +51,16 @@ def land(
         )
     screen.answer(document)
     screen.say(f"Undo with: holdfast undo {execution.id}")
+
+
+def _what_landed(execution: Execution) -> str:
+    """The changes of files, and what was done to services."""
+    done = [shown(step.target) for step in execution.steps if step.action_type == "SERVICE" and step.success]
+    if not done:
+        return count(execution.changes, "change")
+    more = [f"{len(done) - MOST_TOLD:,} more"] if len(done) > MOST_TOLD else []
+    services = f"{count(len(done), 'service action')} ({', '.join([*done[:MOST_TOLD], *more])})"
+    return f"{count(execution.changes, 'change')} and {services}" if execution.changes else services
 
 
 def _without_health(execution: Execution) -> int:

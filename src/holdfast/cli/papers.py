@@ -54,7 +54,13 @@ def what_is_in_the_way(report: Simulation) -> list[str]:
     """Why a simulation cannot land: the steps that could not be done, and what must not land."""
     steps = [step for step in report.steps if step.precondition == "unmet"] if report.status == "BLOCKED" else []
     said = [f"{step.step_id} ({step.operation}): {step.detail}" for step in steps]
-    return [f"  ✗ {shown(line)}" for line in (*said, *report.dangers)]
+    return [line for each in (*said, *report.dangers) for line in _crossed(each)]
+
+
+def _crossed(said: str) -> list[str]:
+    """What a command said stands on lines of its own below why its step could not be done."""
+    first, *more = said.split("\n")
+    return [f"  ✗ {shown(first)}", *(f"    {shown(line)}" for line in more)]
 
 
 def tell_outcomes(screen: Screen, receipts: Sequence[Mapping[str, Any]]) -> None:

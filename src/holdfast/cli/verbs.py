@@ -163,9 +163,9 @@ def _version(context: click.Context, parameter: click.Parameter, value: bool) ->
 program = Program(
     "holdfast",
     help="Change repositories and hosts, all or nothing, with proof.",
-    epilog="Exit status: 0 done, 2 invalid input, 3 approval needed, 4 denied, 5 blocked, "
-    "6 check failed and rolled back, 7 a human is needed, 8 conflict, 9 locked, 10 limit reached, 11 agent failed, "
-    "12 tampering, 130 interrupted.",
+    epilog="Exit status: 0 done, 1 internal error, 2 invalid input, 3 approval needed, 4 denied, 5 blocked, "
+    "6 check failed (never applied, or rolled back), 7 a human is needed, 8 conflict, 9 locked, 10 limit reached, "
+    "11 agent failed, 12 tampering, 13 landed but for a step under continue or stop, 130 interrupted.",
     subcommand_metavar="VERB …",
     no_args_is_help=False,
     params=[

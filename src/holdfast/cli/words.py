@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from holdfast.model.words import counted
 from holdfast.store.database import Row
 
-
-def count(number: int, one: str, many: str = "") -> str:
-    """1 change, 10,000 changes."""
-    return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"
+count = counted
 
 
 def proven_as_before(paths: int) -> str:

@@ -22,7 +22,7 @@ def require_passed(verified: Verified) -> None:
     if failed:
         raise VerificationFailed(
             "\n".join(receipt.detail for receipt in failed),
-            hint="The checks ran on a shadow. Nothing was changed.",
+            hint="Checks look at a shadow, never at the workspace. Nothing was changed.",
         )
 
 

@@ -21,6 +21,7 @@ from holdfast.model.execution import ActionType, Execution, StepResult
 from holdfast.model.image import Image
 from holdfast.model.path import ancestors_of, printable
 from holdfast.model.plan import step_id
+from holdfast.model.words import counted
 from holdfast.simulation.rehearsal import StepReport
 from holdfast.store.journal import Op
 
@@ -236,7 +237,7 @@ class StepResults(Sequence[StepResult]):
         if report.operation in _PROGRAMS:
             mine = [path for path in report.affected if self._steps.last_on(path) == report.number]
             standing = sum(path in self._post and self._found(path) == self._post[path] for path in mine)
-            return f"changed {standing:,} paths" if self._landed and standing else "none"
+            return f"changed {counted(standing, 'path')}" if self._landed and standing else "none"
         path = _result_path(report)
         found = self._found(path)
         if not self._landed:
@@ -257,7 +258,7 @@ def described(image: Image | None) -> str:
         return "nothing"
     if image.kind == "symlink":
         return f"link to {printable(image.target)}"
-    size = f", {image.size:,} bytes" if image.kind == "file" else ""
+    size = f", {counted(image.size, 'byte')}" if image.kind == "file" else ""
     return f"{image.kind}{size}, mode {image.mode:04o}"
 
 

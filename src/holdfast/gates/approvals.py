@@ -22,12 +22,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.gates.case import at_least, counted
+from holdfast.gates.case import at_least
 from holdfast.gates.evidence import PERSON
 from holdfast.model.approval import Approval
 from holdfast.model.decision import Decision
 from holdfast.model.path import person_folded, printable
 from holdfast.model.plan import Risk
+from holdfast.model.words import counted
 
 
 class Office(NamedTuple):

@@ -89,10 +89,6 @@ def at_least(risk: Risk, least: Risk) -> bool:
     return RISKS.index(risk) >= RISKS.index(least)
 
 
-def counted(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
 def _is_plain(deed: Deed) -> bool:
     """A file of ordinary name, mode and attributes is new or gets other content: nearly all deeds are this."""
     path, _, post, _ = deed.change

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from holdfast.gates.aliases import inside
-from holdfast.gates.case import OTHERS_WRITE, SET_ID, Case, Deed, FactRule, Said, asking, counted, denying
+from holdfast.gates.case import OTHERS_WRITE, SET_ID, Case, Deed, FactRule, Said, asking, denying
 from holdfast.gates.evidence import new_bytes
 from holdfast.gates.operations import loses_content, removed_files
 from holdfast.gates.policy import VERDICT_OF, Limits
@@ -17,6 +17,7 @@ from holdfast.model.changeset import Change
 from holdfast.model.image import Image
 from holdfast.model.path import is_protected, printable
 from holdfast.model.patterns import covers
+from holdfast.model.words import counted
 
 _STICKY = 0o1000
 _CAPABILITY = frozenset({"security.capability"})

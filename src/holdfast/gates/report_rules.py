@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from holdfast.gates.case import Case, FactRule, Said, asking, counted, denying
+from holdfast.gates.case import Case, FactRule, Said, asking, denying
 from holdfast.gates.evidence import VERIFYING_KINDS
 from holdfast.gates.policy import VERDICT_OF, Answer
 from holdfast.model.changeset import ChangeSet, change_set
@@ -17,6 +17,7 @@ from holdfast.model.check import CommandCheck, SuiteCheck, subject
 from holdfast.model.path import printable
 from holdfast.model.plan import Agent, Plan, Risk, Run, Service, Step, step_id, worded
 from holdfast.model.simulation import PLAN_RISK, STEP_RISKS, SimulatedStep, StepRisk, has_way_back
+from holdfast.model.words import counted
 
 _SHOWN = 3
 # What Holdfast looks at with its own eyes: the files it names are judged there, and judge nothing.

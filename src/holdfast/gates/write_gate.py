@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.gates.approvals import Electorate, people_needed
-from holdfast.gates.case import MOST_PATHS, Case, Said, at_least, case_of, counted, path_bytes
+from holdfast.gates.case import MOST_PATHS, Case, Said, at_least, case_of, path_bytes
 from holdfast.gates.change_rules import CHANGE_RULES
 from holdfast.gates.evidence import Evidence
 from holdfast.gates.policy import Policy, Rule
@@ -24,6 +24,7 @@ from holdfast.gates.report_rules import REPORT_RULES
 from holdfast.model.decision import VERDICTS, Decision, Reason, Verdict
 from holdfast.model.path import printable
 from holdfast.model.plan import RISKS, Risk
+from holdfast.model.words import counted
 
 GATE_VERSION = 3
 FACT_RULES = (*REPORT_RULES, *CHANGE_RULES)

@@ -46,6 +46,7 @@ from holdfast.model.plan import (
     worded,
 )
 from holdfast.model.simulation import Simulation
+from holdfast.model.words import counted
 from holdfast.simulation.draft import NEW_DIRECTORY_MODE, Draft, Node
 from holdfast.simulation.report import target_of
 from holdfast.workspace.site import Site
@@ -270,13 +271,12 @@ def _delete(draft: Draft, step: Delete) -> str:
         draft.remove(step.path)
         return f"removes the {there.image.kind}"
     inside = list(draft.inside(step.path))
+    within = counted(len(inside), "entry", "entries")
     if not step.recursive:
-        raise Blocked(
-            f"{printable(step.path)} is a directory with {len(inside)} entries; deleting it needs recursive: true"
-        )
+        raise Blocked(f"{printable(step.path)} is a directory with {within}; deleting it needs recursive: true")
     for path in (step.path, *inside):
         draft.remove(path)
-    return f"removes the directory and {len(inside)} entries in it"
+    return f"removes the directory and {within} in it"
 
 
 def _move(draft: Draft, step: Move) -> str:

@@ -23,6 +23,7 @@ from holdfast.model.image import Image
 from holdfast.model.path import printable
 from holdfast.model.plan import Agent, ProgramStep, Run
 from holdfast.model.simulation import ByProduct
+from holdfast.model.words import counted
 from holdfast.sandbox.confined import Confined, run_confined
 from holdfast.sandbox.exceeded import exceeded
 from holdfast.sandbox.process import Command, clean_environment
@@ -101,7 +102,7 @@ class Workshop:
         affected = differing_paths(before, after)
         if isinstance(step, Agent):
             return Ran(receipt.detail, affected, receipt)
-        return Ran(f"ran, and changed {len(affected)} paths" if affected else "ran, and changed nothing",
+        return Ran(f"ran, and changed {counted(len(affected), 'path')}" if affected else "ran, and changed nothing",
                    affected, receipt)  # fmt: skip
 
     def _worked(self, step: ProgramStep) -> Worked:
