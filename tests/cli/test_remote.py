@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast.cli.address import Address, address_of
 from holdfast.cli.remote import OUR_STATUSES
-from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.errors import HoldfastError, InvalidInput, NotAWorkspace
 from holdfast.intake.changefile import read_change_file
 from ssh_host import SshHost, host_or_skip
 
@@ -406,3 +407,12 @@ def read_until(terminal: int, wanted: str, seconds: float = 30) -> str:
             break
     assert wanted in said, said
     return said
+
+
+def test_python_takes_no_address_for_a_directory(guarded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside a workspace an address does not open that one: Python has no way to another host, and says who has."""
+    monkeypatch.chdir(guarded.directory)
+    for door in (holdfast.open, holdfast.init):
+        with pytest.raises(NotAWorkspace, match="is on another host") as caught:
+            door("ssh://example.org/srv/site")
+        assert "holdfast -C ssh://example.org/srv/site" in caught.value.hint

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from holdfast.disk.calls import CALLS, Calls
-from holdfast.errors import Blocked, HoldfastError, Locked, Tampering
+from holdfast.errors import Blocked, HoldfastError, Locked, NotAWorkspace, Tampering
 from holdfast.model.canonical import Json
-from holdfast.model.path import STATE_DIRECTORY
+from holdfast.model.path import STATE_DIRECTORY, printable
 from holdfast.store.anchor import anchor_path
 from holdfast.store.database import Records
 from holdfast.store.keys import key_path, load_key, load_or_create_key
@@ -36,6 +37,7 @@ def init(path: str = ".", calls: Calls = CALLS, *, forget: str = "") -> str:
 
     StateLost where a workspace was guarded here and its state is gone; `forget` is its id, and gives its history up.
     """
+    _require_here(path)
     workspace = os.path.abspath(path)
     require_known_or_free(workspace, forget)
     identity = create_state(workspace, calls)
@@ -56,6 +58,7 @@ def open(  # noqa: A001 (`holdfast.open` is the front door)
     path: str = ".", *, wait: float = 0.0, progress: Progress | None = None, calls: Calls = CALLS
 ) -> Holdfast:
     """The workspace at or above `path`; the first verb that changes something repairs what a crash left."""
+    _require_here(path)
     site = Site(find_workspace(path), calls)
     try:
         identity = read_identity(site.state)
@@ -67,6 +70,15 @@ def open(  # noqa: A001 (`holdfast.open` is the front door)
     except (HoldfastError, OSError):
         site.close()
         raise
+
+
+def _require_here(path: str) -> None:
+    """Taken for a directory of this host an address would be one below here, and so in the workspace that we are in."""
+    if os.fspath(path).startswith("ssh://"):
+        raise NotAWorkspace(
+            f"{printable(path)} is on another host, and Python works on this one",
+            hint=f"Have the program do it: holdfast -C {shlex.quote(printable(path))} …",
+        )
 
 
 def _note_place(site: Site, id: str) -> None:
