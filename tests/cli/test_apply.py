@@ -123,6 +123,27 @@ def test_a_plan_with_a_command_that_stands_already_is_told_so(guarded: Any) -> N
     assert "Already applied" not in guarded.apply(plan).document["error"]["message"]
 
 
+SET_ID = {
+    "written": ({"write": "run.sh", "content": "x"}, 5, "special rights"),
+    "chmod": ({"chmod": {"path": "run.sh", "mode": "0755"}}, 5, "special rights"),
+    "moved": ({"move": {"from": "run.sh", "to": "go.sh"}}, 3, "explicit consent"),
+    "deleted": ({"delete": "run.sh"}, 0, ""),
+}
+
+
+@pytest.mark.parametrize("what", SET_ID)
+def test_what_may_become_of_a_set_id_file(guarded: Any, what: str) -> None:
+    """Rewriting it is refused, moving it is asked about, and it can be deleted: as the change file's reference says."""
+    step, status, said = SET_ID[what]
+    path = guarded.directory / "run.sh"
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o4755)
+    done = guarded.apply({"intent": "Change it", "steps": [step]}, "--yes")
+    assert done.status == status
+    assert said in done.out
+    assert path.exists() == (what != "deleted")
+
+
 def test_a_plan_that_changes_nothing_says_so(guarded: Any) -> None:
     """When the workspace is already as the plan wants it, nothing is recorded."""
     same = {"intent": "same", "steps": [{"write": "old.txt", "content": "old\n"}]}
