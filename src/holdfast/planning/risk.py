@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from holdfast.model.plan import RISKS, Chmod, Create, Delete, Plan, Read, Risk, Service, Symlink, Update, Write
-from holdfast.model.words import counted
 from holdfast.planning.classify import Classified
 from holdfast.planning.filekinds import FileKind, kind_of_file
 
@@ -75,7 +74,7 @@ def raises_deletes(plan: Plan, _: Classified) -> Iterator[Raised]:
     if whole:
         yield _raised(raises_deletes, "high", "a directory and all in it is deleted", whole)
     if len(deleted) >= MANY_DELETES:
-        yield _raised(raises_deletes, "high", f"{counted(len(deleted), 'path is', 'paths are')} deleted")
+        yield _raised(raises_deletes, "high", f"{len(deleted)} paths are deleted")
     elif len(deleted) > len(whole):
         single = tuple(step.path for step in deleted if not step.recursive)
         yield _raised(raises_deletes, "medium", "something is deleted", single)
@@ -85,7 +84,7 @@ def raises_changes_of_many_files(plan: Plan, _: Classified) -> Iterator[Raised]:
     number = len(plan.affected_paths)
     if number > MANY_FILES:
         risk: Risk = "high" if number > VERY_MANY_FILES else "medium"
-        yield _raised(raises_changes_of_many_files, risk, f"{counted(number, 'path changes', 'paths change')}")
+        yield _raised(raises_changes_of_many_files, risk, f"{number} paths change")
 
 
 def raises_files_that_decide_what_runs(plan: Plan, _: Classified) -> Iterator[Raised]:
