@@ -54,7 +54,7 @@ def landings_of(hf: Holdfast, roadmap: str, task: str) -> Iterator[TaskRecord]:
 
     Of a task that failed, that is what landed of its parts.
     """
-    from holdfast.engine.run_standing import is_gone
+    from holdfast.engine.landed_before import is_gone
     from holdfast.settlement.runs import task_record
 
     runs = Runs(hf.records)

@@ -34,6 +34,7 @@ MOST_BYTES = 64 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PIECE = 1 << 20
 _TRIES = 5
+_MOST_NAMED, _BETWEEN = 5, ", "
 # Two saves within the grain of a file system's clock look like one.
 _YOUNG_NS = 2_000_000_000
 
@@ -104,8 +105,8 @@ class RoadmapFile:
         from holdfast.model.plan import Inline, Plan, Update
         from holdfast.simulation.rehearsal import rehearse
 
-        names = ", ".join(sorted(done)[:5])
-        plan = Plan(f"Tick {printable(self.path)}: {names}", (Update(self.path, before, Inline(after)),))
+        names = _BETWEEN.join(sorted(done)[:_MOST_NAMED])
+        plan = Plan(f"{tick_of(self.path)}{names}", (Update(self.path, before, Inline(after)),))
         found = rehearse(pipeline.site, plan)
         pipeline.simulator.remember(plan)
         return Job(plan.intent, plan.id, plan.digest, found.change_set, found.seen, found.sources, found.steps)
@@ -129,6 +130,20 @@ class RoadmapFile:
         while piece := self._site.calls.read(fd, _PIECE):
             pieces.append(piece)
         return b"".join(pieces)
+
+
+def tick_of(path: str) -> str:
+    """How the intent of an execution begins that sets boxes of this roadmap."""
+    return f"Tick {printable(path)}: "
+
+
+def set_box(intent: str, path: str, task: str) -> bool:
+    """Whether an execution with this intent set the box of that task. Of many only the first are named, in order."""
+    if not intent.startswith(tick_of(path)):
+        return False
+    names = intent.removeprefix(tick_of(path))
+    cut = names.count(_BETWEEN) >= _MOST_NAMED - 1 and task > names.rpartition(_BETWEEN)[2]
+    return cut or f"{_BETWEEN}{task}{_BETWEEN}" in f"{_BETWEEN}{names}{_BETWEEN}"
 
 
 def find_roadmap(site: Site, given: str = "") -> str:

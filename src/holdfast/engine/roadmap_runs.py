@@ -32,6 +32,7 @@ from holdfast.engine.durable_running import home_lock
 from holdfast.engine.expedition import Outfit, go
 from holdfast.engine.grounds import Grounds
 from holdfast.engine.hiring import routed
+from holdfast.engine.landed_before import landed_before, with_landed
 from holdfast.engine.landmarks import checkpoint_of
 from holdfast.engine.listeners import Listeners
 from holdfast.engine.pipeline import Pipeline
@@ -150,7 +151,7 @@ class RoadmapRuns:
         if wrong := fault_of(options):
             raise InvalidInput(wrong, hint="Nothing was begun.")
         path = find_roadmap(self._pipeline.site, roadmap)
-        read = RoadmapFile(self._pipeline.site, path).read()[1]
+        read = with_landed(self._pipeline.records, *self._read(path))
         if not read.tasks:
             raise InvalidInput(f"{path} has no tasks", hint="See docs/reference/roadmaps.md for what is read as one.")
         if options.agent not in (AUTO, *agents):
@@ -285,11 +286,18 @@ class RoadmapRuns:
             found = self.find(run)
             book = TaskBook(self._pipeline, found, lambda event: None)
             chosen = [book.of(self.resolve(task, found.id)) for task in tasks]
-            self._require_free(chosen)
-            return moved_back(book, chosen, because or f"{self._user} asked for it again")
+            before = landed_before(self._pipeline.records, *self._read(found.roadmap), found.id)
+            earlier = {record.task: record for record in before if record.task not in book.records}
+            self._require_free([earlier.get(record.task, record) for record in chosen])
+            return moved_back(book, chosen, because or f"{self._user} asked for it again", anew=earlier)
+
+    def _read(self, roadmap: str) -> tuple[RoadmapFile, bytes, Roadmap]:
+        file = RoadmapFile(self._pipeline.site, roadmap)
+        return file, *file.read()
 
     def _require_free(self, chosen: Sequence[TaskRecord]) -> None:
-        landed = [record.task for record in chosen if stands(self._pipeline.records, record)]
+        """What stood so already has nothing that could be undone: it is set back as it is."""
+        landed = [record.task for record in chosen if record.execution and stands(self._pipeline.records, record)]
         if landed:
             raise InvalidInput(f"{', '.join(landed)} landed", hint=f"Undo it first: holdfast undo {landed[0]}")
         begun = [record.task for record in chosen if record.state in ("IN_PROGRESS", "VALIDATING") or record.landing]

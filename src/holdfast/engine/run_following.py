@@ -21,15 +21,16 @@ The caller holds the lock of the workspace's home: the book of a run has one wri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import NamedTuple
 
+from holdfast.engine.landed_before import is_gone
 from holdfast.engine.landmarks import commits_of_landing, commits_of_return, remarks_on
 from holdfast.engine.orders import plan_of
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.roadmap_file import RoadmapFile
 from holdfast.engine.roadmap_orders import kept_order, land_order_of
-from holdfast.engine.run_standing import find_run, is_gone
+from holdfast.engine.run_standing import find_run
 from holdfast.engine.taskbook import TaskBook
 from holdfast.errors import Blocked, HoldfastError, Tampering, UnknownId
 from holdfast.model.run import RunRecord
@@ -169,8 +170,12 @@ def _commits(pipeline: Pipeline, undo: str, every: Sequence[Switched], remarks: 
     return made
 
 
-def moved_back(book: TaskBook, chosen: Sequence[TaskRecord], because: str) -> list[TaskRecord]:
-    """To PENDING, with those that were blocked: whether they still are is found out by the driver."""
+def moved_back(
+    book: TaskBook, chosen: Sequence[TaskRecord], because: str, *, anew: Container[str] = ()
+) -> list[TaskRecord]:
+    """To PENDING, with those that were blocked: whether they still are is found out by the driver.
+
+    `anew`: tasks that this book does not have, and that are done by what an earlier run says."""
     moved = [_fresh(record, because) for record in chosen]
     names = {record.task for record in chosen}
     freed = [
@@ -178,7 +183,7 @@ def moved_back(book: TaskBook, chosen: Sequence[TaskRecord], because: str) -> li
         for record in book.in_state("BLOCKED")
         if record.task not in names and chosen
     ]
-    wanted = [record for record in (*moved, *freed) if _moves(book.of(record.task), record)]
+    wanted = [record for record in (*moved, *freed) if record.task in anew or _moves(book.of(record.task), record)]
     book.move_all((record, None) for record in wanted)
     if wanted and book.run.state == "FINISHED":
         book.move_run("STOPPED", because)  # there is something left to do, so `resume` does it

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from holdfast.engine.landed_before import with_landed
 from holdfast.engine.roadmap_file import RoadmapFile
 from holdfast.errors import UnknownId
 from holdfast.model.path import printable
@@ -61,21 +62,14 @@ def find_run(records: Records, id: str = "") -> RunRecord:
 
 
 def standing_of(site: Site, records: Records, run: RunRecord) -> Standing:
-    roadmap = RoadmapFile(site, run.roadmap).read()[1].asked_for(run.options.only)
+    file = RoadmapFile(site, run.roadmap)
+    roadmap = with_landed(records, file, *file.read(), run.id).asked_for(run.options.only)
     return Standing(run, roadmap, task_records(Runs(records), run.id))
 
 
 def stands(records: Records, record: TaskRecord) -> bool:
     """Whether it is done, and what it landed is there; what stood so already was landed by nobody."""
     return record.state == "COMPLETED" and (not record.execution or records.row(record.execution).live)
-
-
-def is_gone(records: Records, execution: str) -> bool:
-    """Whether somebody took it back; of what never was, nothing was taken back."""
-    try:
-        return bool(execution) and not records.row(execution).live
-    except UnknownId:
-        return False
 
 
 def task_named(roadmap: Roadmap, word: str, others: Mapping[str, TaskRecord] | None = None) -> str:

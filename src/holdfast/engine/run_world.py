@@ -15,13 +15,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from holdfast.engine.landed_before import is_gone, with_landed
 from holdfast.engine.lane import open_tasks
 from holdfast.engine.orders import Landed, plan_of
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.roadmap_file import RoadmapFile
 from holdfast.engine.roadmap_orders import kept_order
 from holdfast.engine.roadmap_rules import UNDER_WAY, RoadmapRules
-from holdfast.engine.run_standing import is_gone, stands
+from holdfast.engine.run_standing import stands
 from holdfast.engine.taskbook import TaskBook
 from holdfast.errors import HoldfastError, InvalidInput, Tampering, UnknownId
 from holdfast.model.configuration import Budget
@@ -64,7 +65,7 @@ class RoadmapWorld:
     def rules(self, book: TaskBook) -> RoadmapRules:
         before = self._rules
         try:
-            roadmap = self._read()
+            roadmap = self._read(book.run.id)
         except InvalidInput:
             if before is None:
                 raise
@@ -76,11 +77,12 @@ class RoadmapWorld:
             self._rules.stop = before.stop if before is not None else ""
         return self.now
 
-    def _read(self) -> Roadmap:
-        """The same object as long as the file stays as it is."""
-        found = self._file.read()[1]
+    def _read(self, run: str) -> Roadmap:
+        """The same object as long as the file stays as it is: what earlier runs landed does not move meanwhile."""
+        data, found = self._file.read()
         if self._seen is None or self._seen[0] is not found:
-            self._seen = found, found.asked_for(self._options.only)
+            known = with_landed(self._pipeline.records, self._file, data, found, run)
+            self._seen = found, known.asked_for(self._options.only)
         return self._seen[1]
 
     def _with_others(self, book: TaskBook) -> dict[str, str]:

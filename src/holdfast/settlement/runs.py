@@ -18,7 +18,7 @@ from holdfast.model.agent import Usage
 from holdfast.model.canonical import Json, whole_characters
 from holdfast.model.configuration import Budget
 from holdfast.model.run import RunOptions, RunRecord
-from holdfast.model.task import MOVES, TaskRecord, Tried
+from holdfast.model.task import MOVES, TaskRecord, TaskState, Tried
 from holdfast.settlement.log_rows import log_rows
 from holdfast.store.chain import Entry
 from holdfast.store.database import Records
@@ -127,6 +127,11 @@ def task_record(runs: Runs, run: str, task: str) -> TaskRecord:
 
 def task_records(runs: Runs, run: str) -> dict[str, TaskRecord]:
     return {row.task: _from_document(row.document) for row in runs.tasks(run)}
+
+
+def newest_records(runs: Runs, roadmap: str, state: TaskState) -> list[TaskRecord]:
+    """Of the tasks that moved into this state last, in whichever run over that roadmap, how they stand there."""
+    return [_from_document(row.document) for row in runs.newest(roadmap) if row.state == state]
 
 
 def _document(record: TaskRecord) -> dict[str, Json]:

@@ -118,6 +118,18 @@ class Runs(Tables):
         return [_task(row) for row in rows]
 
     @dependable
+    def newest(self, roadmap: str) -> list[TaskRow]:
+        """Of every task, how it moved last, in whichever run over this roadmap."""
+        if not self.exist():
+            return []
+        rows = self._db.execute(  # SQLite takes the other columns from the row that has the maximum
+            "SELECT t.run, t.task, t.state, t.adapter_id, max(t.at_ns), t.document FROM tasks t JOIN runs r"
+            " ON r.id=t.run WHERE r.roadmap=? GROUP BY t.task",
+            (roadmap,),
+        )
+        return [_task(row) for row in rows]
+
+    @dependable
     def task(self, run: str, task: str) -> TaskRow | None:
         if not self.exist():
             return None

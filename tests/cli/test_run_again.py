@@ -1,0 +1,109 @@
+"""Another run over the same roadmap: what landed is done, whether the file can show it or not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from delegated import configured
+from holdfast.engine.normalising import FILE
+from roadmapped import boxes, commits, git, mapped, script, states
+
+LIST = "# Plan\n\n## Tasks\n\n1. Create a.py\n2. Create b.py\n"
+PROSE = "# Plan\n\nWe want a module a, and then b, which uses it.\n"
+ROWS = [
+    {"key": "a", "title": "Create a.py", "body": "", "files": [], "after": [], "line": 3},
+    {"key": "b", "title": "Create b.py", "body": "", "files": [], "after": ["a"], "line": 3},
+]
+RUN = ("run", "--agent", "mine", "--yes")
+
+
+def listed(guarded: Any, text: str = LIST) -> Any:
+    """A repository with this roadmap, which has no boxes."""
+    here = mapped(guarded)
+    (here.directory / "ROADMAP.md").write_text(text)
+    git(here, "commit", "-qam", "roadmap")
+    return here
+
+
+def to_begin(here: Any) -> list[str]:
+    """What another run would begin, by its numbers."""
+    return [turn["number"] for turn in here.fresh(*RUN, "--dry-run", "--json").document["turns"]]
+
+
+def untick(here: Any, number: str) -> None:
+    roadmap: Path = here.directory / "ROADMAP.md"
+    roadmap.write_text(roadmap.read_text().replace(f"[x] {number}", f"[ ] {number}"))
+
+
+def landed(here: Any) -> list[str]:
+    return [title for title in commits(here) if title.startswith(("1", "2", "Create"))]
+
+
+def test_a_numbered_list_is_done_once(guarded: Any) -> None:
+    """Its tasks have no boxes: another run knows from the records that they landed, begins nothing, and says done."""
+    here = listed(guarded)
+    assert here.fresh(*RUN).status == 0
+    first = landed(here)
+    again = here.fresh(*RUN)
+    assert (again.status, again.out.splitlines()[-1]) == (0, "Done: 2 of 2 tasks done.")
+    assert (landed(here), len(first)) == (first, 2)
+    assert states(here) == ["COMPLETED", "COMPLETED"]
+    assert to_begin(here) == []
+
+
+def test_what_was_taken_back_is_to_do_again(guarded: Any) -> None:
+    """Undo asks for it again, from a later run too; while it stands, `reset` refuses and names the undo."""
+    here = listed(guarded)
+    for _ in range(2):
+        assert here.fresh(*RUN).status == 0
+    refused = here("reset", "1")
+    assert refused.status == 2 and "holdfast undo" in refused.err
+    assert here("undo", "1", "--yes").status == 0
+    assert not (here.directory / "a.py").exists()
+    assert to_begin(here) == ["1"]
+    assert here.fresh(*RUN).status == 0
+    assert (here.directory / "a.py").exists()
+    assert sum("a.py" in title and "ndo" not in title for title in commits(here)) == 2
+
+
+def test_prose_is_done_once(guarded: Any) -> None:
+    """The tasks that an agent found in prose are known by their ids, as long as the text stays."""
+    here = listed(guarded, PROSE)
+    finder = here.directory.parent / "finder.py"
+    answer = json.dumps({"version": 1, "title": "Plan", "tasks": ROWS})
+    finder.write_text(f"open({FILE!r}, 'w').write({answer!r})\n")
+    told = '[agents.{}]\ncommand = ["python3", "{}", "{{task_file}}"]\nnetwork = "none"\n'
+    configured(told.format("mine", script(here)) + told.format("finder", finder))
+    first = here.fresh(*RUN, "--normalise", "finder")
+    assert first.status == 0, first.err
+    done = commits(here)
+    again = here.fresh(*RUN)
+    assert (again.status, again.out.splitlines()[-1]) == (0, "Done: 2 of 2 tasks done.")
+    assert commits(here) == done
+
+
+def test_boxes_that_were_left_alone_are_no_wish(guarded: Any) -> None:
+    """After --no-sync an open box was never ticked, so nobody asks for the task by it: it is done. Once `sync` ticked
+    it, it is a person's."""
+    here = mapped(guarded, "Create a.py", "Create b.py")
+    assert here.fresh(*RUN, "--no-sync").status == 0
+    done = commits(here)
+    again = here.fresh(*RUN, "--no-sync")
+    assert (again.status, again.out.splitlines()[-1]) == (0, "Done: 2 of 2 tasks done.")
+    assert (commits(here), boxes(here)) == (done, "..")
+    first = here("show", "1.1", "--json").document["run"]
+    assert here("sync", first).status == 0
+    assert boxes(here) == "xx"
+    untick(here, "1.2")
+    assert to_begin(here) == ["1.2"]
+
+
+def test_a_box_that_a_person_unticked_asks_again(guarded: Any) -> None:
+    """A run ticked it, so an open box is a person's wish, whatever the records say; the others stay done."""
+    here = mapped(guarded, "Create a.py", "Create b.py")
+    assert here.fresh(*RUN).status == 0
+    untick(here, "1.2")
+    assert to_begin(here) == ["1.2"]
+    assert states(here) == ["COMPLETED", "COMPLETED"]
