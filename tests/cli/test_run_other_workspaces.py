@@ -34,6 +34,8 @@ def test_a_task_waits_for_one_of_another_workspace(guarded: Any, tmp_path: Path)
     here = _here(guarded, other, "Create a.py (depends on lib#1.2)", "Create b.py", "Create c.py (depends on 1.1)")
     first = here.fresh("run", "--agent", "mine", "--yes")
     assert boxes(here) == ".x."
+    assert first.status == 11
+    assert "1 task cannot begin: it waits for lib#1.2, which is not done there; 1 of 3 tasks done, 1 left." in first.out
     held = {row["number"]: row["because"] for row in here.fresh("tasks", "--json").document["tasks"]}
     assert held["1.1"] == "it waits for lib#1.2, which is not done there"
     assert "lib#1.2" in first.out + first.err
@@ -98,3 +100,19 @@ def test_a_project_cannot_name_other_workspaces(guarded: Any, tmp_path: Path) ->
     done = here.fresh("run", "--agent", "mine", "--dry-run")
     assert done.status == 2
     assert "your own configuration" in done.err
+
+
+def test_what_nobody_left_out_is_not_called_done(guarded: Any, tmp_path: Path) -> None:
+    """Nothing began, since it waits for what cannot be found: exit 11 and the reason, also for who names the task or
+    goes on; what was not asked for waits without a word."""
+    here = _here(guarded, None, "Create a.py (depends on nope#1)", "Create b.py")
+    because = "it waits for nope#1, and [run.workspaces] in your configuration names no nope"
+    words = f"1 task cannot begin: {because}; 0 of 2 tasks done, 1 left."
+    named = here.fresh("run", "--agent", "mine", "--yes", "--only", "1.1")
+    assert (named.status, named.out.splitlines()[-2:]) == (11, [words, "Go on with: holdfast run"])
+    asked = here.fresh("run", "--agent", "mine", "--yes", "--only", "1.2")
+    assert (asked.status, boxes(here)) == (0, ".x")
+    done = here.fresh("run", "--agent", "mine", "--yes", "--json")
+    assert (done.status, done.document["exit"], done.document["next"]) == (11, 11, "holdfast run")
+    again = here.fresh("resume")
+    assert (again.status, again.out.splitlines()[-2]) == (11, f"1 task cannot begin: {because}; 1 of 2 tasks done.")

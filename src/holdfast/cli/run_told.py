@@ -134,7 +134,7 @@ def waits_for(task: Task, standing: Standing) -> str:
 
 def lines(screen: Screen, rows: Sequence[tuple[Task, TaskRecord]], standing: Standing) -> Iterator[str]:
     width = min(_WIDEST, max((len(label(task)) for task, _ in rows), default=0))
-    reasons = dict(standing.roadmap.held)
+    reasons = standing.roadmap.reasons
     for task, record in rows:
         mark, held = MARKS[record.state], reasons.get(task.id, "")
         words = told(task, record, waits_for(task, standing), held=held if record.because == held else "")
@@ -274,6 +274,10 @@ def ending_of(standing: Standing, *, interrupted: bool) -> Ending:
         stopped = "Stopped at the first failure: " if run.state == "STOPPED" else ""
         words = f"{stopped}{count(counts.failed, 'task')} did not land; {landed}."
         return Ending(AgentFailed.exit_status, words, _again(standing))
+    if waiting := _wait_elsewhere(standing):
+        left = f", {counts.left:,} left" if counts.left else ""
+        words = f"{count(len(waiting), 'task')} cannot begin: {one_line(waiting[0])}; {landed}{left}."
+        return Ending(AgentFailed.exit_status, words, "holdfast run")
     if counts.left:
         return Ending(0, f"Everything asked for is done; {landed}, {counts.left:,} left.", "holdfast run")
     out = f", {counts.skipped:,} left out" if counts.skipped else ""
@@ -292,6 +296,19 @@ def _cannot_begin(standing: Standing) -> str:
     if any(record.state in ("FAILED", "TIMEOUT", "SKIPPED") for record in records):
         return ""
     return next((one_line(record.because) for record in records if record.state == "BLOCKED"), "")
+
+
+def _wait_elsewhere(standing: Standing) -> list[str]:
+    """Why tasks that were asked for did not begin, where they wait for another workspace: nobody left them out."""
+    options = standing.run.options
+    if options.most_tasks and sum(record.attempt > 0 for record in standing.records.values()) >= options.most_tasks:
+        return []
+    waits = {row.task: row.because for row in standing.roadmap.held if row.waits}
+    return [
+        record.because
+        for task, record in standing.rows()
+        if record.because and record.because == waits.get(task.id) and (not options.only or task.id in options.only)
+    ]
 
 
 def tell_ending(screen: Screen, standing: Standing, ending: Ending) -> None:

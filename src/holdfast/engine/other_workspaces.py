@@ -45,7 +45,7 @@ class OtherWorkspaces:
         if not self._needs[1]:
             return roadmap
         waiting = dict(self._waiting(self._needs[1]))
-        held = (*roadmap.held, *(Held(task, because) for task, because in waiting.items()))
+        held = (*roadmap.held, *(Held(task, because, True) for task, because in waiting.items()))
         if before is not None and before.held == held and before.tasks is roadmap.tasks:
             return before
         return roadmap._replace(held=held)

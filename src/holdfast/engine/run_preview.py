@@ -49,7 +49,7 @@ def preview_of(path: str, roadmap: Roadmap, options: RunOptions, route: Callable
     turns = tuple(_turn(tasks, heads.get(id), id, wave, route) for id, wave in _played(graph, options))
     stuck = tuple((tasks[row.id], row.because) for row in blocked(graph, {}))
     begun = {task.id for turn in turns for task in (turn.task, *turn.together)} | {task.id for task, _ in stuck}
-    held = {row.task: row.because for row in roadmap.held}
+    held = roadmap.reasons
     left = tuple(task for task in roadmap.tasks if not (task.done or task.id in held) and task.id not in begun)
     rows = (*roadmap.remarks, *graph.remarks)
     remarks = tuple(f"line {row.line}: {row.text}" if row.line else row.text for row in rows)

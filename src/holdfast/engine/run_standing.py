@@ -44,7 +44,7 @@ class Standing(NamedTuple):
 
     def rows(self) -> Iterator[tuple[Task, TaskRecord]]:
         """Every task of the roadmap, in its order, then those that were begun and have left it since."""
-        known, held = {task.id for task in self.roadmap.tasks}, dict(self.roadmap.held)
+        known, held = {task.id for task in self.roadmap.tasks}, self.roadmap.reasons
         yield from ((task, self._of(task, held.get(task.id, ""))) for task in self.roadmap.tasks)
         yield from ((Task(id, id), record) for id, record in self.records.items() if id not in known)
 

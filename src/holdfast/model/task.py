@@ -74,11 +74,13 @@ class Task(NamedTuple):
 class Held(NamedTuple):
     """A task that is not worked on unless somebody names it, and why, in words: its file defers it, or drops it.
 
-    What was dropped is `done` as well, so that nothing waits for it.
+    What was dropped is `done` as well, so that nothing waits for it. `waits`: nobody wants it left alone, it needs what
+    another workspace has not done; naming it does not change that.
     """
 
     task: str
     because: str
+    waits: bool = False
 
 
 class Roadmap(NamedTuple):
@@ -93,12 +95,18 @@ class Roadmap(NamedTuple):
         return next((task for task in self.tasks if task.id == id), None)
 
     def asked_for(self, ids: Collection[str]) -> Roadmap:
-        """As it is read by whoever named these tasks: they are not held, whatever the file says."""
-        freed = {row.task for row in self.held if row.task in ids}
+        """As it is read by whoever named these tasks: they are not held, whatever the file says; they may wait."""
+        freed = {row.task for row in self.held if row.task in ids and not row.waits}
         if not freed:
             return self
         tasks = (task._replace(done=False) if task.id in freed else task for task in self.tasks)
-        return self._replace(tasks=tuple(tasks), held=tuple(row for row in self.held if row.task not in freed))
+        held = tuple(row for row in self.held if row.waits or row.task not in freed)
+        return self._replace(tasks=tuple(tasks), held=held)
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why each is held: what the file says comes before what it waits for."""
+        return {row.task: row.because for row in reversed(self.held)}
 
     def why_held(self, id: str) -> str:
         return next((row.because for row in self.held if row.task == id), "")

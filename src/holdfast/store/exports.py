@@ -99,7 +99,7 @@ def results_document(run: RunRecord, roadmap: Roadmap, records: Records, word: W
 
 
 def roadmap_document(run: RunRecord, roadmap: Roadmap, records: Records, word: Word) -> dict[str, Json]:
-    held = dict(roadmap.held)
+    held = roadmap.reasons
     return {
         "version": VERSION,
         "kind": "roadmap_state",
