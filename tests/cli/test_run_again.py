@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from delegated import configured
 from holdfast.engine.normalising import FILE
 from roadmapped import boxes, commits, git, mapped, script, states
@@ -66,6 +68,21 @@ def test_what_was_taken_back_is_to_do_again(guarded: Any) -> None:
     assert here.fresh(*RUN).status == 0
     assert (here.directory / "a.py").exists()
     assert sum("a.py" in title and "ndo" not in title for title in commits(here)) == 2
+
+
+@pytest.mark.parametrize("text", [LIST, "# Plan\n\n- [ ] Create a.py\n- [ ] Create b.py\n"], ids=["list", "boxes"])
+def test_a_run_that_goes_on_knows_what_another_landed(guarded: Any, text: str) -> None:
+    """What it left open was landed by a later run: `resume` of the first one does not begin it again."""
+    here = listed(guarded, text)
+    first = here.fresh(*RUN, "--json").document["id"]
+    assert here("undo", "create-a", "--yes").status == 0
+    assert here.fresh(*RUN).status == 0
+    done = commits(here)
+    again = here.fresh("resume", first, "--yes")
+    assert (again.status, again.out.splitlines()[-1]) == (0, "Done: 2 of 2 tasks done.")
+    assert commits(here) == done
+    assert here("undo", "create-a", "--yes").status == 0
+    assert len(to_begin(here)) == 1
 
 
 def test_prose_is_done_once(guarded: Any) -> None:

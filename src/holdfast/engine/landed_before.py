@@ -13,7 +13,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from holdfast.engine.roadmap_file import RoadmapFile, set_box, tick_of
 from holdfast.errors import UnknownId
@@ -47,14 +47,20 @@ def landed_before(
 ) -> tuple[TaskRecord, ...]:
     """What is done by earlier runs, and does not stand in the file."""
     open_ones = {task.id for task in roadmap.tasks if not task.done}
-    if not open_ones:
-        return ()
+    return landed_elsewhere(records, file, data, open_ones, open_ones, run) if open_ones else ()
+
+
+def landed_elsewhere(
+    records: Records, file: RoadmapFile, data: bytes, wanted: Container[str], open_ones: Container[str], run: str
+) -> tuple[TaskRecord, ...]:
+    """Which of these tasks another run landed, that stand, and that nobody asks for again; `open_ones` has all that the
+    file calls open."""
     found = [
         record
         for record in newest_records(Runs(records), file.path, "COMPLETED")
-        if record.task in open_ones and record.run != run and not is_gone(records, record.execution)
+        if record.task in wanted and record.run != run and not is_gone(records, record.execution)
     ]
-    asked = set(_asked_for_again(records, file.path, data, found))
+    asked = set(_asked_for_again(records, file.path, data, [record for record in found if record.task in open_ones]))
     return tuple(record for record in found if record.task not in asked)
 
 

@@ -32,7 +32,7 @@ from holdfast.engine.durable_running import home_lock
 from holdfast.engine.expedition import Outfit, go
 from holdfast.engine.grounds import Grounds
 from holdfast.engine.hiring import routed
-from holdfast.engine.landed_before import landed_before, with_landed
+from holdfast.engine.landed_before import landed_before, landed_elsewhere, with_landed
 from holdfast.engine.landmarks import checkpoint_of
 from holdfast.engine.listeners import Listeners
 from holdfast.engine.pipeline import Pipeline
@@ -43,6 +43,7 @@ from holdfast.engine.routing_file import decision_for, read_decisions
 from holdfast.engine.run_following import (
     Followed,
     Synced,
+    brought_back,
     followed,
     is_behind,
     late_commits,
@@ -63,7 +64,7 @@ from holdfast.engine.taskbook import TaskBook, begin_run
 from holdfast.errors import Blocked, Conflict, HoldfastError, InvalidInput, Locked
 from holdfast.model.configuration import Budget
 from holdfast.model.run import AUTO, RunEvent, RunOptions, RunRecord, RunWatcher, fault_of
-from holdfast.model.task import Roadmap, Task, TaskRecord
+from holdfast.model.task import Roadmap, Task, TaskRecord, TaskState
 from holdfast.settlement.runs import ANSWER, answer_body, task_record
 from holdfast.store.chain import Record
 from holdfast.store.runs import Runs, Said
@@ -80,6 +81,8 @@ class Crew(NamedTuple):
     stop: Callable[[], str] = lambda: ""
 
 
+# Nothing of it is under way, and nobody is asked about it.
+_LEFT_OPEN: tuple[TaskState, ...] = ("PENDING", "DEFERRED", "FAILED", "TIMEOUT", "BLOCKED")
 _PLAIN, _ALONE = RunOptions(), Crew()
 
 
@@ -135,7 +138,19 @@ class RoadmapRuns:
             return run
         self._require_none_killed(besides=run.id)
         self._require_startable(database)
+        self._done_meanwhile(run)
         return self._go(run, crew, database)
+
+    def _done_meanwhile(self, run: RunRecord) -> None:
+        """What it left open may have been landed by another run since."""
+        with self._alone():
+            book = TaskBook(self._pipeline, run, lambda event: None)
+            left = {record.task for record in book.records.values() if record.state in _LEFT_OPEN}
+            file, data, roadmap = self._read(run.roadmap)
+            open_ones = {task.id for task in roadmap.tasks if not task.done}
+            for record in landed_elsewhere(self._pipeline.records, file, data, left, open_ones, run.id) if left else ():
+                done = book.of(record.task)._replace(execution=record.execution, files=record.files, part=0, parts=0)
+                brought_back(book, [done], f"{record.run} landed it", record.commit)
 
     def _never_begun(self, id: str, error: HoldfastError) -> None:
         """S3. Another run began in between, or the engine could not, after all. On a full disk that cannot be told."""
