@@ -30,7 +30,10 @@ an instance says what happened and, truthfully, whether the workspace was change
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
+
+# Of what a budget has too little; "price" is a model of which nobody knows what it costs, beside a budget of money.
+Shortage = Literal["", "money", "tokens", "requests", "price"]
 
 
 class HoldfastError(Exception):
@@ -139,8 +142,14 @@ class Locked(HoldfastError):
 
 
 class LimitReached(HoldfastError):
+    """`of_run`: what stopped an agent is what was left of its run's budget, and no limit of its own."""
+
     code = "limit_reached"
     exit_status = 10
+
+    def __init__(self, message: str, *, hint: str = "", of_run: Shortage = "") -> None:
+        super().__init__(message, hint=hint)
+        self.of_run = of_run
 
 
 class AgentFailed(HoldfastError):

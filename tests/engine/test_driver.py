@@ -955,3 +955,25 @@ def test_a_turn_looks_at_what_moved(ground: Ground) -> None:
     frontier.ready = lambda most=None: asked_for.append(most) or ready(most)  # type: ignore[assignment,func-returns-value]
     first = next(iter(sitting.world.now.ready()))
     assert first.title == "Task number 0" and asked_for == [32]
+
+
+def test_what_the_budget_of_the_run_stopped_is_no_attempt(ground: Ground) -> None:
+    """Nothing else begins; who is at work finishes and lands. What it cost is counted; another sitting begins it."""
+    options = RunOptions(parallel=2, budget=Budget(tokens=10_000))
+    cut = unworked()._replace(short_of="tokens", usage=Usage(1, 300, 100, 0))
+    sitting = Sitting(ground, THREE, options=options)
+    run = sitting.drive({"One": [cut], "Two": [still, worked()]})
+    assert (run.state, run.because.startswith("the tokens of the run")) == ("LIMIT", True)
+    record = sitting.record("One")
+    assert (record.state, record.attempt, record.tried, record.usage.requests) == ("PENDING", 0, (), 1)
+    assert sitting.states() == {"One": "PENDING", "Two": "COMPLETED", "Three": "PENDING"}
+    assert len(sitting.works()) == 2
+    again = sitting.again()
+    assert again.drive().state == "FINISHED"
+
+
+def test_a_shortage_of_what_has_no_budget_is_a_failure_like_others(ground: Ground) -> None:
+    """A worker's word alone stops no run."""
+    sitting = Sitting(ground, ONE)
+    assert sitting.drive({"One": [unworked()._replace(short_of="tokens")]}).state == "FINISHED"
+    assert len(sitting.record("One").tried) == 1

@@ -17,7 +17,7 @@ Invariants
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from holdfast.agents.bench import SandboxBench
@@ -31,7 +31,7 @@ from holdfast.engine.measuring import Measured, Measuring
 from holdfast.engine.model_access import Access, Mark, Recorded, model_access
 from holdfast.engine.past import outcome_of
 from holdfast.engine.room import require_room, told_as_full
-from holdfast.errors import Conflict, Interrupted, InvalidInput
+from holdfast.errors import Conflict, Interrupted, InvalidInput, Shortage
 from holdfast.gates.secrets import masked
 from holdfast.model.agent import Attempt, Began, Delegation, Escalated, Happening, Request, Result, reworded
 from holdfast.model.agent_settings import AgentSettings
@@ -64,7 +64,9 @@ class _Task(NamedTuple):
 
 
 class Delegating:
-    """Gives the agent steps of one plan to their agents; called by the workshop."""
+    """Gives the agent steps of one plan to their agents; called by the workshop.
+
+    `of_run`: what the agent may spend of these is what is left of its run's budget, and no limit of its own."""
 
     def __init__(
         self,
@@ -79,7 +81,9 @@ class Delegating:
         person: Person | None = None,
         stop: Callable[[], bool] = bool,
         context: str = "",
+        of_run: Collection[Shortage] = (),
     ) -> None:
+        self._of_run = of_run
         self._person, self._breakers, self._stop, self._context = person, breakers, stop, context
         self._site, self._settings, self._plan = site, settings, plan
         self._checking, self._find, self._note, self._watcher = checking, find, note, watcher
@@ -104,13 +108,14 @@ class Delegating:
             with model_access(agent, own, self._settings, masked, self._site.state, record) as access:
                 bench = self._bench(shadow, step, own, access)
                 captured, waits = self._worked(_Task(agent, step, shadow, bench, access, measuring), own, attempts)
+                short_of = access.short_of(attempts[-1].result)
         finally:
             delegation = Delegation(step.name, masked(step.task), tuple(attempts), record.digest)
             if attempts:
                 self._note(delegation)
         if not delegation.good:
             self._escalate_bad_work(delegation)
-            raise failure_of(delegation, waits)
+            raise failure_of(delegation, waits, short_of if short_of in self._of_run else "")
         return Worked(captured, receipt_of(delegation), bench.enforced)
 
     def _worked(self, task: _Task, own: AgentSettings, attempts: list[Attempt]) -> tuple[Captured, Waits | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.engine.breaker import Waits
 from holdfast.engine.model_access import BUDGET
-from holdfast.errors import AgentFailed, HoldfastError, LimitReached
+from holdfast.errors import AgentFailed, HoldfastError, LimitReached, Shortage
 from holdfast.model.agent import Delegation, Ending, Result
 from holdfast.model.execution import Receipt
 from holdfast.model.path import printable
@@ -47,11 +47,14 @@ def told(delegation: Delegation) -> str:
     return " ".join(parts) + (f'; it says: "{said}"' if said else "")
 
 
-def failure_of(delegation: Delegation, waits: Waits | None) -> HoldfastError:
-    """`waits`: its breaker opened meanwhile, which is why it was not asked again."""
+def failure_of(delegation: Delegation, waits: Waits | None, of_run: Shortage = "") -> HoldfastError:
+    """`waits`: its breaker opened meanwhile, which is why it was not asked again. `of_run`: see LimitReached."""
     last = delegation.attempts[-1]
     result, said = last.result, _said(last.result)
     beside = f'\n  it says: "{said}"' if said else ""
+    if of_run:
+        why = f"{delegation.agent} was stopped by the budget of the run"
+        return LimitReached(why, hint="Nothing was changed.", of_run=of_run)
     if result.ending == "limit":
         return _limit_reached(delegation.agent, result, beside)
     tries = f" after {len(delegation.attempts)} attempts" if len(delegation.attempts) > 1 else ""

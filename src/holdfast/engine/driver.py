@@ -152,6 +152,7 @@ class Driver:
             )
             if not stopping:
                 self._busy |= self._start_landing()
+            if not stopping and not self._outcomes.short:
                 self._busy |= self._start_work()
         if self._busy:
             self._world.moved(self._book)
@@ -168,6 +169,8 @@ class Driver:
             self._leave()
             limit = self._world.exhausted(book, self._worked_ms)
             return ("LIMIT", limit) if limit else ("STOPPED", stopping)
+        if self._outcomes.short:  # those who work have their own share of the budget: it is not lost
+            return None if book.counted("IN_PROGRESS") else ("LIMIT", self._outcomes.short)
         if book.counted("IN_PROGRESS") or self._waits_for_time() or any(True for _ in self._startable()):
             return None
         if deferred := list(book.in_state("DEFERRED")):

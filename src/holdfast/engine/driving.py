@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from holdfast.engine.durable import Item, State
 from holdfast.engine.orders import Landed, LandOrder, Order, Unlanded, Unworked
 from holdfast.engine.taskbook import TaskBook
+from holdfast.errors import Shortage
 from holdfast.model.canonical import Json
 from holdfast.model.task import Roadmap, Task, TaskRecord, Tried
 
@@ -97,6 +98,10 @@ class World(Protocol):
 
     def exhausted(self, book: TaskBook, worked_ms: int) -> str:
         """Why the budget of the run is used up; empty while it is not."""
+        ...
+
+    def short_of(self, what: Shortage) -> str:
+        """Why nothing more begins, where an agent had too little of this; empty where there is no such budget."""
         ...
 
     def stop_asked(self) -> str: ...

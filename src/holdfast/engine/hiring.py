@@ -17,7 +17,7 @@ from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.router import Choice, choose
 from holdfast.engine.routing_file import RoutingDecision
 from holdfast.engine.simulator import Hire
-from holdfast.errors import Blocked, InvalidInput
+from holdfast.errors import Blocked, InvalidInput, Shortage
 from holdfast.model.agent import Delegation, Happening
 from holdfast.model.agent_settings import AgentSettings
 from holdfast.model.configuration import Budget, Settings
@@ -42,7 +42,8 @@ def hire(
 ) -> Hire:
     """For `Simulator.simulate`: work is noted in the pipeline's ledger, whatever becomes of it; `told` hears of it.
 
-    `most` is what may be spent, where the configuration of the agent allows no less; `stop` ends it (Interrupted).
+    `most` is what is left of a run's budget, where the configuration of the agent allows no less; `stop` ends it
+    (Interrupted).
     `home` is where breakers and past success are kept, if not with the pipeline: an agent that is ill over one mirror
     of a workspace is ill over all of them. `model` stands above the one of the agent's configuration;
     `context` is told to the agent as data, beside the hints of the project.
@@ -68,6 +69,7 @@ def hire(
             person,
             stop,
             context,
+            _of_run(settings.agent(plan.agent), most or Budget()),
         )
 
     return for_plan
@@ -103,6 +105,18 @@ def _adjusted(settings: Settings, name: str, most: Budget, model: str) -> Settin
         turns=_less(own.turns, most.turns),
     )
     return replace(settings, agents=(tighter, *(agent for agent in settings.agents if agent.name != name)))
+
+
+def _of_run(own: AgentSettings | None, most: Budget) -> frozenset[Shortage]:
+    """Of what the run leaves the agent less than its own configuration does."""
+    own = own or AgentSettings("")
+    bounds: tuple[tuple[Shortage, int | None, int | None], ...] = (
+        ("money", own.micro_usd, most.micro_usd),
+        ("price", own.micro_usd, most.micro_usd if own.micro_usd is None else None),
+        ("tokens", own.tokens, most.tokens),
+        ("requests", own.turns, most.turns),
+    )
+    return frozenset(what for what, mine, left in bounds if left is not None and (mine is None or left < mine))
 
 
 def _less(one: int | None, other: int | None) -> int | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.agents.protocol import Agent, ModelAccess
 from holdfast.agents.providers import key_of, provider_for, require_price
 from holdfast.disk.confined import Root
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, Shortage
 from holdfast.model.agent import Ending, Result, Usage
 from holdfast.model.agent_settings import AgentSettings
 from holdfast.model.configuration import Network, Settings
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _PORT = 8731
 # The limit's name when money, tokens or requests are used up.
 BUDGET = "budget"
+# And when an agent says that it may not ask again.
+TURNS = "turns"
 # Seconds; answers that were hung up on are charged at once, or heard out for a moment.
 _SETTLING = 5.0
 # A tape is asked in place of the provider, who is told nothing.
@@ -54,6 +56,16 @@ class Access(NamedTuple):
     def stopped(self) -> str:
         """The word for a limit when the budget is used up, so that the run ends at once."""
         return BUDGET if self.proxy is not None and self.proxy.exhausted else ""
+
+    def short_of(self, result: Result) -> Shortage:
+        """Of what the budget had too little, where that ended the agent; a program may also count for itself."""
+        if self.proxy is None or result.ending == "finished" or result.limit not in ("", BUDGET, TURNS):
+            return ""
+        if result.limit == TURNS:
+            return "requests"
+        if self.proxy.short_of or result.limit == BUDGET:
+            return self.proxy.short_of or "price"
+        return self.proxy.spent_up
 
     def mark(self) -> Mark:
         return Mark(self.spent(), self.proxy.failures) if self.proxy is not None else Mark()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from holdfast.engine.durable import Item
-from holdfast.errors import Tampering
+from holdfast.errors import Shortage, Tampering
 from holdfast.gates.secrets import masked
 from holdfast.model.agent import Usage
 from holdfast.model.canonical import Json
@@ -91,6 +91,8 @@ class Unworked(NamedTuple):
     said: str = ""
     # The agent was not asked at all, since its breaker is open, and may be in so long: that is no attempt.
     pause_ms: int = 0
+    # The budget of the run had too little of this for it: that is no attempt, and nothing else begins.
+    short_of: Shortage = ""
     kind: Literal["unworked"] = "unworked"
 
 

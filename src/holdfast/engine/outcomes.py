@@ -4,6 +4,7 @@
                         Landed      ──▶ COMPLETED, with those that its order asked for; or the next part
                         Asked       ──▶ NEEDS_REVIEW
                         Unworked, its agent was not asked ──▶ PENDING, for a while
+                        Unworked, the budget of the run ended it ──▶ as it was before it was begun, and no other begins
                         Returned, the machine was not fit ──▶ as it was before it was begun
                         no room on the disk ──▶ as it was before it was begun, and the run stops
                         Unworked, Unlanded, anything else ──▶ what the rules make of a failure
@@ -77,6 +78,8 @@ class Outcomes:
         self._told_here = told_here
         # Why nothing more is begun: there is no room on the disk of this machine.
         self.no_room = ""
+        # Why nothing more is begun: the budget of the run had too little for somebody who worked.
+        self.short = ""
         # Why the run stops here: a person asked to be shown each task that landed.
         self.stopped = ""
         # How often a task was given back, since it was last worked on.
@@ -175,6 +178,8 @@ class Outcomes:
                 heard = record.heard if answer.simulation == record.simulation else 0
                 asked = record._replace(simulation=answer.simulation, cleared_by="", because=answer.because)
                 self._book.move(asked._replace(state="NEEDS_REVIEW", heard=heard))
+            case Unworked() if short := self._world.short_of(answer.short_of):
+                self._without_budget(record, answer, short)
             case Unworked() if answer.pause_ms and record.left_alone < _MOST_LEFT_ALONE:
                 self._wait_for_its_agent(record, answer)
             case Unworked():
@@ -194,6 +199,13 @@ class Outcomes:
         agent = "" if self._book.run.options.agent == AUTO else record.agent
         self._book.move(again._replace(agent=agent, left_alone=record.left_alone + 1, because=answer.because))
         self._book.tell(AgentSeen(record.run, record.task, Escalated(answer.because)))
+
+    def _without_budget(self, record: TaskRecord, answer: Unworked, short: str) -> None:
+        """Nobody's failure, and no attempt: it is to do with a larger budget. What it cost was spent all the same."""
+        usage = record.usage.plus(answer.usage)
+        again = record._replace(state="PENDING", attempt=record.attempt - 1, usage=usage, because=answer.because)
+        self._book.move(again)
+        self.short = self.short or short
 
     def _take_back(self, record: TaskRecord, answer: Returned, worker: str) -> None:
         """A fault of a machine is no word on the task, and no attempt: somebody else may take it at once. Where one

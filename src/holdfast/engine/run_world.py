@@ -24,7 +24,7 @@ from holdfast.engine.roadmap_orders import kept_order
 from holdfast.engine.roadmap_rules import UNDER_WAY, RoadmapRules
 from holdfast.engine.run_standing import stands
 from holdfast.engine.taskbook import TaskBook
-from holdfast.errors import HoldfastError, InvalidInput, Tampering, UnknownId
+from holdfast.errors import HoldfastError, InvalidInput, Shortage, Tampering, UnknownId
 from holdfast.model.configuration import Budget
 from holdfast.model.run import RunOptions
 from holdfast.model.task import Roadmap, TaskRecord
@@ -131,6 +131,19 @@ class RoadmapWorld:
         if budget.turns is not None and usage.requests >= budget.turns:
             return f"the requests of the run are used up ({budget.turns})"
         return ""
+
+    def short_of(self, what: Shortage) -> str:
+        budget, parallel = self._options.budget, self._options.parallel
+        if what == "price" and budget.micro_usd is not None:
+            return "no price is known for the model of an agent, and there is a budget of money"
+        bounds: dict[Shortage, tuple[int | None, str]] = {
+            "money": (budget.micro_usd, f"${(budget.micro_usd or 0) / 1e6:.2f}"),
+            "tokens": (budget.tokens, f"{budget.tokens}"),
+            "requests": (budget.turns, f"{budget.turns}"),
+        }
+        most, told = bounds.get(what, (None, ""))
+        shared = f", shared by {parallel} at once" if parallel > 1 else ""
+        return f"the {what} of the run did not suffice for what an agent asked next ({told}{shared})" if most else ""
 
     def landed(self, record: TaskRecord) -> Landed | None:
         order = kept_order(LargeBlobs(self._pipeline.site.state), record)

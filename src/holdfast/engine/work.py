@@ -38,6 +38,7 @@ from holdfast.errors import (
     HoldfastError,
     Interrupted,
     InvalidInput,
+    LimitReached,
     Locked,
     NotAWorkspace,
     SandboxUnavailable,
@@ -206,7 +207,9 @@ def _failed(order: Order, heard: Sequence[Delegation], error: HoldfastError) -> 
     found = diagnosis_of(seen)
     told = masked(found.evidence)[:MOST_EVIDENCE]
     pause_ms = error.pause_ms if isinstance(error, AgentFailed) else 0
-    return Unworked(found.category, masked(found.because), told, order.agent, final=found.final, pause_ms=pause_ms)
+    short_of = error.of_run if isinstance(error, LimitReached) else ""
+    because = masked(error.message if short_of else found.because)
+    return Unworked(found.category, because, told, order.agent, final=found.final, pause_ms=pause_ms, short_of=short_of)
 
 
 def _minus(budget: Budget, used: Usage) -> Budget:

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
+from holdfast.errors import Shortage
 from holdfast.model.agent import Usage
 from holdfast.model.path import printable
 from holdfast.proxy.asked import LEAST_OUTPUT, Asked, lowered
@@ -63,6 +64,7 @@ class Purse:
         self._spent = Usage()
         self._under_way: list[Grant] = []
         self._exhausted = ""
+        self._short_of: Shortage = ""
         self._estimated = False
         self._closed = False
 
@@ -78,6 +80,23 @@ class Purse:
     def exhausted(self) -> str:
         """Why requests are refused for the budget; empty as long as none was."""
         return self._exhausted
+
+    @property
+    def short_of(self) -> Shortage:
+        """Of what there was too little, when `exhausted` first said so."""
+        return self._short_of
+
+    @property
+    def spent_up(self) -> Shortage:
+        """Of what nothing is left; empty as long as there is some of everything."""
+        budget, spent = self._budget, self._spent
+        if budget.requests is not None and spent.requests >= budget.requests:
+            return "requests"
+        if budget.tokens is not None and spent.input_tokens + spent.output_tokens >= budget.tokens:
+            return "tokens"
+        if budget.micro_usd is not None and (spent.micro_usd or 0) >= budget.micro_usd:
+            return "money"
+        return ""
 
     def admit(self, asked: Asked | None, deadline: float) -> Grant:
         """Leave to send this (None: something that costs no tokens), or Refused. Waits for others under way (W2)."""
@@ -127,52 +146,53 @@ class Purse:
         budget, spent = self._budget, self._spent
         asking = sum(grant.asked is not None for grant in self._under_way)
         if budget.requests is not None and spent.requests + asking >= budget.requests:
-            self._refuse(f"all {budget.requests} requests of the budget were made")
+            self._refuse("requests", f"all {budget.requests} requests of the budget were made")
         if budget.tokens is not None and spent.input_tokens + spent.output_tokens >= budget.tokens:
             used = spent.input_tokens + spent.output_tokens
-            self._refuse(f"{used:,} tokens were used of {budget.tokens:,} in the budget")
+            self._refuse("tokens", f"{used:,} tokens were used of {budget.tokens:,} in the budget")
         if budget.micro_usd is not None and (spent.micro_usd or 0) >= budget.micro_usd:
-            self._refuse(f"{_usd(spent.micro_usd or 0)} were spent of {_usd(budget.micro_usd)} in the budget")
+            self._refuse("money", f"{_usd(spent.micro_usd or 0)} were spent of {_usd(budget.micro_usd)} in the budget")
 
-    def _refuse(self, why: str) -> NoReturn:
-        self._exhausted = self._exhausted or why
+    def _refuse(self, short_of: Shortage, why: str) -> NoReturn:
+        if not self._exhausted:
+            self._exhausted, self._short_of = why, short_of
         raise Refused("budget", 429, f"budget reached: {why}")
 
     def _granted(self, asked: Asked | None, price: Price | None) -> Grant | None:
         """None: what others have set aside may come back, so ask again."""
         if asked is None:
             return Grant(None, None, 0, 0)
-        room = self._room(asked, price)
+        room, short_of = self._room(asked, price)
         wanted = asked.output_wanted
         if room is not None and room < wanted:
             if any(grant.asked for grant in self._under_way):
                 return None
-            asked, wanted = self._fitted(asked, room), min(room, wanted)
+            asked, wanted = self._fitted(asked, room, short_of), min(room, wanted)
         tokens = Tokens(asked.input_estimate, wanted)
         return Grant(asked, price, tokens.input + tokens.output, price.of(tokens) if price else 0)
 
-    def _fitted(self, asked: Asked, room: int) -> Asked:
+    def _fitted(self, asked: Asked, room: int, short_of: Shortage) -> Asked:
         """The request as what is left can pay it (W3)."""
         each = room // asked.answers
         fitting = lowered(asked, each) if each >= LEAST_OUTPUT else None
         if fitting is None:
-            self._refuse("what is left of the budget does not pay for this request")
+            self._refuse(short_of, "what is left of the budget does not pay for this request")
         return fitting
 
-    def _room(self, asked: Asked, price: Price | None) -> int | None:
-        """How many tokens of answer are left beside the question; None is no limit."""
-        rooms = []
+    def _room(self, asked: Asked, price: Price | None) -> tuple[int | None, Shortage]:
+        """How many tokens of answer are left beside the question, and what bounds them; None is no limit."""
+        rooms: list[tuple[int, Shortage]] = []
         if self._budget.tokens is not None:
             used = self._spent.input_tokens + self._spent.output_tokens + sum(g.tokens for g in self._under_way)
-            rooms.append(self._budget.tokens - used - asked.input_estimate)
+            rooms.append((self._budget.tokens - used - asked.input_estimate, "tokens"))
         if self._budget.micro_usd is not None and price is not None:
             used = (self._spent.micro_usd or 0) + sum(g.micro_usd for g in self._under_way)
             left = self._budget.micro_usd - used - price.of(Tokens(asked.input_estimate))
             if price.output:
-                rooms.append(left * MILLION // price.output)
+                rooms.append((left * MILLION // price.output, "money"))
             elif left < 0:
-                rooms.append(left)
-        return min(rooms, default=None)
+                rooms.append((left, "money"))
+        return min(rooms, default=(None, "tokens"))
 
 
 def _usd(micro: int) -> str:

@@ -23,7 +23,7 @@ from types import TracebackType
 
 import h11
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, Shortage
 from holdfast.model.agent import Usage
 from holdfast.proxy.budget import NO_LIMIT, Purse, Spending
 from holdfast.proxy.exchange import USUAL, Broken, Exchange, House, Timeouts
@@ -102,6 +102,16 @@ class ModelProxy:
     def exhausted(self) -> str:
         """Why a request was refused for the budget; empty as long as none was."""
         return self._house.purse.exhausted
+
+    @property
+    def short_of(self) -> Shortage:
+        """Of what the budget had too little, when a request was refused for it."""
+        return self._house.purse.short_of
+
+    @property
+    def spent_up(self) -> Shortage:
+        """Of what nothing is left of the budget, whether or not that was refused."""
+        return self._house.purse.spent_up
 
     @property
     def failures(self) -> dict[Kind, int]:
