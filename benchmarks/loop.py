@@ -222,7 +222,7 @@ def driver(job: Job) -> float:
             checkpoint=lambda pipeline, order, execution: (),
             route=lambda task: "nobody",
             agents={},
-            others=(),
+            others=lambda task: (),
             watcher=watch,
             export=lambda book, roadmap: log.settled(book.run, roadmap, book.records),
             stop=lambda: "",

@@ -102,6 +102,7 @@ class Sitting:
         run: RunRecord | None = None,
         overlapping: bool = True,
         route: Callable[[Any], str] = lambda task: "hand",
+        others: Callable[[Any], tuple[str, ...]] = lambda task: (),
         told_here: dict[str, Any] | None = None,
     ) -> None:
         self.ground, self.pipeline = ground, ground.hf.pipeline
@@ -115,7 +116,7 @@ class Sitting:
         self.stopping, self.seconds, self.later_ns = "", 0.0, 0
         source = RoadmapFile(self.pipeline.site, PATH)
         self.world = RoadmapWorld(
-            self.pipeline, source, found.options, (), lambda: self.stopping, lambda book, roadmap: None, self._clock
+            self.pipeline, source, found.options, others, lambda: self.stopping, lambda book, roadmap: None, self._clock
         )
         stock = LargeBlobs(self.pipeline.site.state)
         self.orders = RoadmapOrders(

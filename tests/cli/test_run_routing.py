@@ -58,3 +58,56 @@ def test_an_agent_that_only_ticks_its_box_did_nothing(guarded: Any) -> None:
     assert boxes(here) == "."
     (task,) = done.document["tasks"]
     assert task["status"] != "COMPLETED"
+
+
+# Two attempts fail at once, and before the third its agent is left alone for half a minute: nobody else is asked.
+WHILE = ("--attempts", "3", "--budget-time", "15s")
+
+
+def crew(here: Any, *lacking: str) -> None:
+    """`aa` fails whatever it is asked, `zz` does its work; `lacking` are configured, and cannot be used."""
+    broken = script(here).with_name("broken.py")
+    broken.write_text("import sys\nsys.exit('out of order')\n")
+    rows = {"aa": ["python3", str(broken)], "zz": ["python3", str(script(here)), "{task_file}"]}
+    rows |= {name: ["/nowhere/at-all"] for name in lacking}
+    configured(
+        "".join(f'[agents.{name}]\ncommand = {json.dumps(rows[name])}\nnetwork = "none"\n' for name in sorted(rows))
+    )
+
+
+def asked(here: Any) -> list[str]:
+    """Who worked, one after the other."""
+    lines = (here.directory / ".holdfast/ledger.jsonl").read_text().splitlines()
+    return [entry["body"]["agent"] for entry in map(json.loads, lines) if entry["kind"] == "delegation"]
+
+
+def test_nobody_takes_the_place_of_the_agent_that_a_person_named(guarded: Any) -> None:
+    """However often it fails: task and code are for that agent's eyes, and no other's."""
+    here = mapped(guarded, "Create a.py")
+    crew(here)
+    done = here.fresh("run", "--agent", "aa", "--yes", *WHILE)
+    assert done.status == 10
+    assert asked(here) == ["aa", "aa"], done.err
+    assert boxes(here) == "." and not (here.directory / "a.py").exists()
+
+
+def test_another_agent_takes_over_where_nobody_named_one_and_only_one_that_can(guarded: Any) -> None:
+    """`auto`: after failures of the first, the best of those that can be used; an attempt is not spent on others."""
+    here = mapped(guarded, "Create a.py")
+    crew(here, "bb", "mm")
+    done = here.fresh("run", "--attempts", "3", "--yes")
+    assert done.status == 0, done.err
+    assert set(asked(here)) == {"aa", "zz"} and asked(here)[-1] == "zz"
+    (task,) = here("tasks", "--json").document["tasks"]
+    assert {each["agent"] for each in task["tried"]} == {"aa"} and task["agent"] == "zz"
+
+
+def test_a_persons_decision_about_a_task_has_no_substitute(guarded: Any) -> None:
+    """Where the file names who shall do it, nobody else is taken when that one fails."""
+    here = mapped(guarded, "Create a.py")
+    crew(here)
+    text = json.dumps({"version": 1, "decisions": [{"task": "1.1", "agent": "aa"}]})
+    (here.directory / "routing_decisions.json").write_text(text)
+    done = here.fresh("run", "--yes", *WHILE)
+    assert done.status == 10
+    assert asked(here) == ["aa", "aa"], done.err

@@ -46,7 +46,7 @@ class Booked(NamedTuple):
     def land(self, item: str, argument: LandOrder) -> Any:
         outfit = Outfit(
             "w-1", Database(str(self.ground.state)), lambda: nullcontext(self.ground.hf.pipeline),
-            Grounds(str(self.ground.path), pipeline_at), checkpoint_of, lambda task: "hand", {}, (),
+            Grounds(str(self.ground.path), pipeline_at), checkpoint_of, lambda task: "hand", {}, lambda task: (),
             lambda event: None, lambda book, roadmap: None, lambda: "",
         )  # fmt: skip
         functions = noted(registry(outfit, self.book.run, Budget), self.told_here)
@@ -84,7 +84,7 @@ def test_a_full_disk_stops_a_run_and_is_no_defect(tmp_path: Path) -> None:
 
         outfit = Outfit(
             "w-1", Database(str(ground.state)), lambda: nullcontext(ground.hf.pipeline),
-            Grounds(str(ground.path), pipeline_at), checkpoint_of, route, {}, (),
+            Grounds(str(ground.path), pipeline_at), checkpoint_of, route, {}, lambda task: (),
             lambda event: None, lambda book, roadmap: None, lambda: "",
         )  # fmt: skip
         run = begin_run(ground.hf.pipeline, RunRecord("", "ROADMAP.md", by=ME))
@@ -145,7 +145,7 @@ class Asking(NamedTuple):
 
         outfit = Outfit(
             "w-1", Database(str(self.ground.state)), lambda: nullcontext(self.ground.hf.pipeline),
-            place, checkpoint_of, lambda task: "hand", {}, (),
+            place, checkpoint_of, lambda task: "hand", {}, lambda task: (),
             lambda event: None, lambda book, roadmap: None, lambda: "",
         )  # fmt: skip
         registry(outfit, self.run, Budget)[WORK](Item(item), packed(argument))  # type: ignore[arg-type]

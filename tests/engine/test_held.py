@@ -79,7 +79,7 @@ def test_the_rules_of_a_run_begin_it_only_by_name(ground: Ground, only: tuple[st
     book = TaskBook(
         ground.hf.pipeline, begin_run(ground.hf.pipeline, RunRecord("", "R", options, by=ME)), lambda _: None
     )
-    rules = RoadmapRules(ROADMAP.asked_for(only), book, options, ())
+    rules = RoadmapRules(ROADMAP.asked_for(only), book, options, lambda task: ())
     assert {task.id for task in rules.ready()} == wanted and not list(rules.blocked())
 
 

@@ -7,7 +7,7 @@ The functions that the engine calls run in its threads: each opens the workspace
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import NamedTuple
 
@@ -58,7 +58,7 @@ class Outfit(NamedTuple):
     # Who gets a task, and who else could.
     route: Callable[[Task], str]
     agents: Mapping[str, Agent]
-    others: tuple[str, ...]
+    others: Callable[[Task], Sequence[str]]
     watcher: RunWatcher
     export: Export
     stop: Callable[[], str]

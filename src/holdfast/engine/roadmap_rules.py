@@ -10,7 +10,7 @@ Invariants
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from holdfast.engine.backoff import pause_ms
@@ -22,7 +22,7 @@ from holdfast.model.task import Roadmap, Task, TaskRecord, TaskState, Tried
 from holdfast.planning.frontier import Frontier
 from holdfast.planning.graph import blocked, graph_of
 from holdfast.planning.grouping import Group, groups_of
-from holdfast.planning.recovery import Diagnosis, RecoveryPolicy, means_of, strategy_for
+from holdfast.planning.recovery import Diagnosis, RecoveryPolicy, means_of, strategy_for, wants_another
 from holdfast.planning.task_words import parts_of
 
 _MS = 1_000_000
@@ -33,7 +33,7 @@ _NONE_YET: Mapping[str, str] = MappingProxyType({})
 
 
 class RoadmapRules:
-    """`agents`: who else could take a task, the best first. `stop` is why nothing new should start.
+    """`others`: who else could take a task, the best first. `stop` is why nothing new should start.
 
     `with_others`: tasks that are done together with another one that is under way, with that one."""
 
@@ -42,12 +42,12 @@ class RoadmapRules:
         roadmap: Roadmap,
         book: TaskBook,
         options: RunOptions,
-        agents: Sequence[str],
+        others: Callable[[Task], Sequence[str]],
         with_others: Mapping[str, str] = _NONE_YET,
     ) -> None:
         self.roadmap, self._with_others = roadmap, with_others
         self.stop = ""
-        self._book, self._options, self._agents = book, options, tuple(agents)
+        self._book, self._options, self._others = book, options, others
         self._tasks = {task.id: task for task in reversed(roadmap.tasks)}
         self.groups = self._grouped()
         self._graph = graph_of(roadmap, [group.ids for group in self.groups])
@@ -123,7 +123,9 @@ class RoadmapRules:
         agent = failed.agent if isinstance(failed, Unworked) else record.agent
         found = Diagnosis(failed.category, failed.because, failed.evidence, failed.final, agent)
         parts = len(parts_of(task)) if task is not None and not record.parts and not self.together(record.task) else 0
-        choice = strategy_for(found, record.tried, self._policy, means_of(task, parts, self._agents) if task else _NONE)
+        others = self._others(task) if task is not None and wants_another(found.category) else ()
+        means = means_of(task, parts, others) if task is not None else _NONE
+        choice = strategy_for(found, record.tried, self._policy, means)
         took = failed.duration_ms if isinstance(failed, Unworked) else 0
         usage = failed.usage if isinstance(failed, Unworked) else Tried._field_defaults["usage"]
         tried = Tried(record.attempt, failed.category, failed.evidence, choice.strategy, agent, took, usage)

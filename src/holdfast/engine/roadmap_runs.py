@@ -39,6 +39,7 @@ from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.pulse import Pulse, read_pulse
 from holdfast.engine.roadmap_file import RoadmapFile, find_roadmap
 from holdfast.engine.room import is_full
+from holdfast.engine.router import Choice
 from holdfast.engine.routing_file import decision_for, read_decisions
 from holdfast.engine.run_following import (
     Followed,
@@ -204,7 +205,6 @@ class RoadmapRuns:
     def _go(self, run: RunRecord, crew: Crew, database: str) -> RunRecord:
         log = RunLog(self._pipeline.site.state, self._warn)
         watcher = _serial((log, self.listeners, crew.watcher))
-        settings = self._pipeline.governance.settings()
         outfit = Outfit(
             workspace=self._workspace,
             database=Database(self._pipeline.site.state.path, database),
@@ -213,7 +213,7 @@ class RoadmapRuns:
             checkpoint=checkpoint_of,
             route=lambda task: self._routed(run.options, task),
             agents=crew.agents,
-            others=tuple(agent.name for agent in settings.agents),
+            others=lambda task: self._others(run.options, task),
             watcher=watcher,
             export=lambda book, roadmap: log.settled(book.run, roadmap, book.records),
             stop=lambda: crew.stop() or self._wish.asked(run.id),
@@ -236,9 +236,22 @@ class RoadmapRuns:
     def _routed(self, options: RunOptions, task: Task) -> str:
         if options.agent != AUTO:
             return options.agent
+        return self._choice(task, patient=True).agent
+
+    def _others(self, options: RunOptions, task: Task) -> tuple[str, ...]:
+        """Who could do it now, the best first; nobody where a person named who does it."""
+        if options.agent != AUTO:
+            return ()
+        try:
+            choice = self._choice(task)
+        except (Blocked, InvalidInput):  # nobody at the moment, or a decision that cannot be followed
+            return ()
+        return () if choice.decided else tuple(each.agent for each in choice.ranking)
+
+    def _choice(self, task: Task, *, patient: bool = False) -> Choice:
         decisions = read_decisions(self._pipeline.site)
         id = task.id if decision_for(task.id, decisions) is not None else task.number
-        return routed(self._pipeline, f"{task.title}\n{task.body}", id, decisions, patient=True).agent
+        return routed(self._pipeline, f"{task.title}\n{task.body}", id, decisions, patient=patient)
 
     # ── look ──
 

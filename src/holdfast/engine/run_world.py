@@ -27,7 +27,7 @@ from holdfast.engine.taskbook import TaskBook
 from holdfast.errors import HoldfastError, InvalidInput, Shortage, Tampering, UnknownId
 from holdfast.model.configuration import Budget
 from holdfast.model.run import RunOptions
-from holdfast.model.task import Roadmap, TaskRecord
+from holdfast.model.task import Roadmap, Task, TaskRecord
 from holdfast.store.database import Paper
 from holdfast.store.large_blobs import LargeBlobs
 from holdfast.store.runs import Runs, Said
@@ -46,12 +46,12 @@ class RoadmapWorld:
         pipeline: Pipeline,
         file: RoadmapFile,
         options: RunOptions,
-        agents: Sequence[str],
+        others: Callable[[Task], Sequence[str]],
         stop: Callable[[], str],
         export: Export,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._pipeline, self._file, self._options, self._agents = pipeline, file, options, tuple(agents)
+        self._pipeline, self._file, self._options, self._others = pipeline, file, options, others
         self._stop, self._export, self._clock = stop, export, clock
         self._rules: RoadmapRules | None = None
         # The newest reading, and what it says to this run.
@@ -73,7 +73,7 @@ class RoadmapWorld:
         stale = before is None or before.outdated or before.roadmap is not roadmap
         if before is None or (stale and not self._may_be_half(before.roadmap, roadmap)):
             with_others = self._with_others(book) if self._options.group != "off" else {}
-            self._rules = RoadmapRules(roadmap, book, self._options, self._agents, with_others)
+            self._rules = RoadmapRules(roadmap, book, self._options, self._others, with_others)
             self._rules.stop = before.stop if before is not None else ""
         return self.now
 

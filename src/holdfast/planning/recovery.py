@@ -294,6 +294,11 @@ def strategy_for(
     return _given_up(last, f"{what}; nothing is left to try against it", diagnosis, policy)
 
 
+def wants_another(category: Category) -> bool:
+    """Whether another agent may be the answer to it."""
+    return any(rung.other_agent for rung in LADDERS[category])
+
+
 def same_failure(diagnosis: Diagnosis, before: Tried) -> bool:
     """The same category and the same words, but for what differs from run to run."""
     return diagnosis.category == before.category and _bare(diagnosis.evidence) == _bare(before.evidence)
