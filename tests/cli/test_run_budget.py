@@ -119,3 +119,17 @@ def test_a_model_without_a_price_stops_a_run_with_a_budget_of_money(here: Any) -
     assert delegations(here) == 1
     agent(here)
     assert here.fresh("resume", "--yes").status == 0
+
+
+def test_a_budget_of_money_is_refused_where_nothing_has_a_price(here: Any) -> None:
+    """Before anything begins, and before it goes on: no task is begun that could not spend anything."""
+    agent(here, prices="")
+    done = here.fresh("run", "--agent", "mine", "--yes", "--budget-usd", "100")
+    assert (done.status, delegations(here)) == (2, 0), done.err
+    assert "states no price for any model" in done.err
+    assert here.fresh("run", "--agent", "mine", "--yes", "--max-turns", "3").status == 10
+    begun = delegations(here)
+    assert here.fresh("resume", "--yes", "--budget-usd", "100").status == 2
+    assert delegations(here) == begun
+    done = here.fresh("run", "--yes", "--budget-usd", "100")
+    assert (done.status, delegations(here)) == (3, begun), done.err

@@ -59,7 +59,7 @@ def hire(
         _require_one_author(plan)
         return Delegating(
             pipeline.site,
-            _adjusted(settings, plan.agent, most or Budget(), model),
+            adjusted(settings, plan.agent, most or Budget(), model),
             plan,
             pipeline.simulator.checking,
             lambda name: agents[name] if name in agents else agent_named(name, settings),
@@ -76,15 +76,23 @@ def hire(
 
 
 def routed(
-    pipeline: Pipeline, task: str, id: str = "", decisions: Sequence[RoutingDecision] = (), *, patient: bool = False
+    pipeline: Pipeline,
+    task: str,
+    id: str = "",
+    decisions: Sequence[RoutingDecision] = (),
+    *,
+    patient: bool = False,
+    most: Budget = Budget(),  # noqa: B008 (frozen)
 ) -> Choice:
     """Which agent should get a task, and why; Blocked when none can. A person is asked only when the words say so.
 
     `decisions` are what somebody decided beforehand, about tasks by their ids. `patient`: where all who could do it are
-    left alone by their breakers, the best of them, for whom the task can wait.
+    left alone by their breakers, the best of them, for whom the task can wait. `most`: the budget of a run; with one of
+    money nobody is asked whose model has no price.
     """
     settings = pipeline.governance.settings()
-    found = ((agent, readiness(agent, settings).health) for agent in every_agent(settings))
+    each = ((agent, adjusted(settings, agent.name, most)) for agent in every_agent(settings))
+    found = ((agent, readiness(agent, within).health) for agent, within in each)
     candidates = candidates_of(found, Adapters(pipeline.records), time.time_ns())
     needs = needs_of(task)
     try:
@@ -95,7 +103,7 @@ def routed(
         return choose(id or task, needs, [each._replace(ready=True) for each in candidates], decisions)
 
 
-def _adjusted(settings: Settings, name: str, most: Budget, model: str) -> Settings:
+def adjusted(settings: Settings, name: str, most: Budget, model: str = "") -> Settings:
     """The settings in which this agent may spend no more than that, and asks this model."""
     own = settings.agent(name) or AgentSettings(name)
     tighter = own._replace(

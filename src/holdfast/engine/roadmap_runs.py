@@ -31,7 +31,7 @@ from holdfast.engine.durable import Database
 from holdfast.engine.durable_running import home_lock
 from holdfast.engine.expedition import Outfit, go
 from holdfast.engine.grounds import Grounds
-from holdfast.engine.hiring import routed
+from holdfast.engine.hiring import adjusted, routed
 from holdfast.engine.landed_before import landed_before, landed_elsewhere, with_landed
 from holdfast.engine.landmarks import checkpoint_of
 from holdfast.engine.listeners import Listeners
@@ -137,6 +137,8 @@ class RoadmapRuns:
         run = run._replace(options=run.options._replace(budget=run.options.budget.with_said(budget)))
         if run.state == "FINISHED":
             return run
+        if budget.micro_usd is not None and run.options.agent not in (AUTO, *crew.agents):
+            self._require_usable(run.options.agent, budget)
         self._require_none_killed(besides=run.id)
         self._require_startable(database)
         self._done_meanwhile(run)
@@ -171,7 +173,7 @@ class RoadmapRuns:
         if not read.tasks:
             raise InvalidInput(f"{path} has no tasks", hint="See docs/reference/roadmaps.md for what is read as one.")
         if options.agent not in (AUTO, *agents):
-            self._require_usable(options.agent)
+            self._require_usable(options.agent, options.budget)
         return path, read, options._replace(only=tuple(task_named(read, word) for word in options.only))
 
     def normalise(self, roadmap: str, agent: str, agents: Mapping[str, Agent] = {}) -> Roadmap:
@@ -186,8 +188,8 @@ class RoadmapRuns:
         file.forget()
         return found
 
-    def _require_usable(self, name: str) -> None:
-        settings = self._pipeline.governance.settings()
+    def _require_usable(self, name: str, budget: Budget) -> None:
+        settings = adjusted(self._pipeline.governance.settings(), name, budget)
         health = readiness(agent_named(name, settings), settings).health
         if not health.usable:
             raise InvalidInput(f"{name} cannot be given work: {health.why_not}", hint=health.hint)
@@ -236,22 +238,23 @@ class RoadmapRuns:
     def _routed(self, options: RunOptions, task: Task) -> str:
         if options.agent != AUTO:
             return options.agent
-        return self._choice(task, patient=True).agent
+        return self._choice(options, task, patient=True).agent
 
     def _others(self, options: RunOptions, task: Task) -> tuple[str, ...]:
         """Who could do it now, the best first; nobody where a person named who does it."""
         if options.agent != AUTO:
             return ()
         try:
-            choice = self._choice(task)
+            choice = self._choice(options, task)
         except (Blocked, InvalidInput):  # nobody at the moment, or a decision that cannot be followed
             return ()
         return () if choice.decided else tuple(each.agent for each in choice.ranking)
 
-    def _choice(self, task: Task, *, patient: bool = False) -> Choice:
+    def _choice(self, options: RunOptions, task: Task, *, patient: bool = False) -> Choice:
         decisions = read_decisions(self._pipeline.site)
         id = task.id if decision_for(task.id, decisions) is not None else task.number
-        return routed(self._pipeline, f"{task.title}\n{task.body}", id, decisions, patient=patient)
+        words = f"{task.title}\n{task.body}"
+        return routed(self._pipeline, words, id, decisions, patient=patient, most=options.budget)
 
     # ── look ──
 
