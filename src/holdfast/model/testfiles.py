@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 _MOST_NAME = 200
 _LONGEST_LINE = 2_000
+# In a line of TOML: the time to read `a.a.a = 1` grows with the square of its dots.
+_MOST_DOTS = 200
 # What a script or a recipe may name of the others.
 _WORD_OF_A_SCRIPT = re.compile(r"[\w.:/@-]+")
 _WORD_OF_A_RECIPE = re.compile(r"[\w./@-]+")
@@ -126,12 +128,13 @@ def _tables(choose: Callable[[dict[str, object]], dict[str, object]]) -> Callabl
     def find(text: str) -> str:
         import tomllib  # seldom needed, and not at the start of a command
 
+        if any(line.count(".") > _MOST_DOTS for line in text.split("\n")):
+            return text
         try:
-            document = tomllib.loads(text)
+            found = {key: value for key, value in choose(tomllib.loads(text)).items() if value}
+            return json.dumps(found, sort_keys=True, default=str) if found else ""
         except (ValueError, RecursionError):
             return text
-        found = {key: value for key, value in choose(document).items() if value}
-        return json.dumps(found, sort_keys=True, default=str) if found else ""
 
     return find
 
@@ -243,14 +246,18 @@ def _targets(text: str) -> str:
     first = [name for name in blocks if _RUNS_TESTS.match(name)]
     if not first:
         return ""
+    read: dict[int, list[str]] = {}  # one rule may stand under many names, and is read and told once
 
     def led(name: str) -> Iterable[str]:
-        return _WORD_OF_A_RECIPE.findall("\n".join(line for block in blocks[name] for line in block))
+        for block in blocks[name]:
+            if id(block) not in read:
+                read[id(block)] = block
+                yield from _WORD_OF_A_RECIPE.findall("\n".join(block))
 
     shared = [name for line in everywhere for name in _WORD_OF_A_RECIPE.findall(line) if name in blocks]
     reached = _reached(dict.fromkeys([*first, *shared]), blocks, led)
     everywhere += sorted({*phony} & {*reached})
-    return "\n".join([*everywhere, *(line for name in reached for block in blocks[name] for line in block)])
+    return "\n".join([*everywhere, *(line for block in read.values() for line in block)])
 
 
 _GRADLE = _whole_if(r"\btest\b|Test\b|JUnit")
@@ -430,7 +437,7 @@ def _without_comments(quotes: str, text: str) -> Iterator[str]:
     form, inside = _COMMENTS[quotes], False
     for number, line in enumerate(lines):
         kept: list[str] = []
-        at = 0
+        at, last_end = 0, line.rfind("*/")
         if inside:
             at = line.find("*/") + 2
             if at < 2:
@@ -442,7 +449,7 @@ def _without_comments(quotes: str, text: str) -> Iterator[str]:
             if found.lastgroup == "line":
                 at = len(line)
             elif found.lastgroup == "block":
-                closed = line.find("*/", at)
+                closed = line.find("*/", at) if at <= last_end else -1
                 inside = closed < 0 and number < last
                 at = closed + 2 if closed >= 0 else len(line) if inside else at
         kept.append(line[at:])
