@@ -6,7 +6,7 @@ execution is which executions it came from, which came from it, and which others
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.model.canonical import Json
@@ -110,7 +110,7 @@ def ids_without_paper(ledger: Ledger) -> frozenset[str]:
     """The ids of all runs, tasks and intents that the ledger knows."""
     return frozenset(
         _intent_of(entry) if entry.kind == "execution" else str(entry.body["task" if entry.kind == "task" else "id"])
-        for entry in ledger.entries()
+        for entry in ledger.provable()
         if entry.kind in ("run", "task", "execution")
     )
 
@@ -119,19 +119,18 @@ def _intent_of(entry: Entry) -> str:
     return intent_id(str(entry.body["intent"]))
 
 
-def _of_runs(ledger: Ledger) -> list[Entry]:
-    return [entry for entry in ledger.provable() if entry.kind in ("run", "task")]
-
-
 def trace(ledger: Ledger, id: str) -> tuple[Link, ...]:
     """Oldest first. From a plan all that came of it; from anything else the road through its simulation."""
-    own = [e for e in _of_runs(ledger) if id in (e.body.get("run"), e.body.get("task"), e.body.get("id"))]
+    entries = ledger.provable()
+    of_runs = (entry for entry in entries if entry.kind in ("run", "task"))
+    own = [entry for entry in of_runs if id in map(entry.body.get, ("run", "task", "id"))]
     landed = {str(entry.body["execution"]) for entry in own if entry.body.get("execution")}
     if id.startswith("i-"):
-        landed |= {_id_of(entry) for entry in ledger.entries() if entry.kind == "execution" and _intent_of(entry) == id}
+        landed |= {_id_of(entry) for entry in entries if entry.kind == "execution" and _intent_of(entry) == id}
     links = {entry.seq: _link(entry) for entry in own}
+    of_changes = [entry for entry in entries if entry.kind in _KINDS]
     for one in (id, *sorted(landed)):
-        links.update((link.seq, link) for link in _custody(ledger, one))
+        links.update((link.seq, link) for link in _custody(of_changes, one))
     return tuple(links[seq] for seq in sorted(links))
 
 
@@ -140,8 +139,7 @@ def _link(entry: Entry) -> Link:
     return Link(entry.kind, id, entry.at_ns, entry.seq, entry.body)
 
 
-def _custody(ledger: Ledger, id: str) -> tuple[Link, ...]:
-    entries = [entry for entry in ledger.provable() if entry.kind in _KINDS]
+def _custody(entries: Sequence[Entry], id: str) -> tuple[Link, ...]:
     simulations = {id}
     for entry in entries:
         if _id_of(entry) == id:
