@@ -111,7 +111,7 @@ def test_a_plan_with_health_that_stands_already_is_told_so(guarded: Any) -> None
 
 
 def test_a_plan_with_a_command_that_stands_already_is_told_so(guarded: Any) -> None:
-    """The execution is named while all of its files stand, also those that the command made; then it is not."""
+    """The execution is named while all its files stand, also those the command made; not where the command fails."""
     update = {"update": "old.txt", "old": "old\n", "content": "new\n"}
     plan = {"intent": "Count", "steps": [update, {"run": ["sh", "-c", "wc -l < old.txt > lines"]}]}
     first = guarded.apply(plan).document
@@ -119,6 +119,11 @@ def test_a_plan_with_a_command_that_stands_already_is_told_so(guarded: Any) -> N
     assert (again.status, again.document["error"]["changed"]) == (5, False)
     assert again.document["error"]["message"].startswith(f"Already applied as {first['id']}; ")
     assert "Of its commands nothing was done again" in again.document["error"]["hint"]
+    failing = {"intent": "Fail later", "steps": [{"run": ["sh", "-c", "test ! -e stop && echo 1 > one"]}]}
+    guarded.apply(failing)
+    (guarded.directory / "stop").touch()
+    failed = guarded.apply(failing)
+    assert (failed.status, "Already applied" in failed.document["error"]["message"]) == (5, False)
     (guarded.directory / "lines").write_text("another\n")
     assert "Already applied" not in guarded.apply(plan).document["error"]["message"]
 

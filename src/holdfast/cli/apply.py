@@ -26,8 +26,9 @@ from holdfast.cli.watching import Watching, person_at
 from holdfast.cli.words import count
 from holdfast.engine.difference import PlannedDifference
 from holdfast.engine.refusals import way_to_approve
-from holdfast.errors import ApprovalNeeded, Blocked
-from holdfast.model.plan import Plan, Run, Service
+from holdfast.errors import ApprovalNeeded
+from holdfast.model.plan import Plan, ProgramStep, Run, Service
+from holdfast.simulation.rehearsal import Unrehearsable
 from holdfast.store.database import Row
 from holdfast.wiring import Holdfast
 
@@ -91,8 +92,8 @@ def _telling_what_stands(hf: Holdfast, plan: Plan) -> Iterator[None]:
     """
     try:
         yield
-    except Blocked as error:
-        row = hf.already_done(plan, files_alone=True)
+    except Unrehearsable as error:
+        row = hf.already_done(plan, files_alone=True) if _is_about_files(plan, error) else None
         if row is not None:
             error.message = f"Already applied as {row.id}; its steps do not fit a second time:\n{error.message}"
             parts = {
@@ -106,6 +107,12 @@ def _telling_what_stands(hf: Holdfast, plan: Plan) -> Iterator[None]:
                 f"To do that, apply a change file with the same {again} and a read step in place of the others."
             )
         raise
+
+
+def _is_about_files(plan: Plan, error: Unrehearsable) -> bool:
+    """A command that fails this time, or a right that is missing, has nothing to do with how the files stand."""
+    unmet = [plan.steps[report.number] for report in error.steps if not report.precondition_met]
+    return bool(unmet) and not any(isinstance(step, ProgramStep | Service) for step in unmet)
 
 
 def _asks_for_nothing(plan: Plan, simulated: Simulated) -> bool:
