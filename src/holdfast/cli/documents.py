@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.moments import for_programs
 from holdfast.model.execution import intent_id, result_word
-from holdfast.model.simulation import step_document
 from holdfast.store.database import Row
 
 if TYPE_CHECKING:
@@ -59,6 +58,8 @@ def execution_document(row: Row, document: Mapping[str, object] | None) -> dict[
 
 def simulated_step_document(step: SimulatedStep) -> dict[str, object]:
     """A step of a report under the names that other tools use, beside those that it is digested by."""
+    from holdfast.model.simulation import step_document  # what only looks at executions starts without it
+
     return {
         **step_document(step),
         "precondition_status": step.precondition,
