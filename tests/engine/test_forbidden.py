@@ -24,6 +24,7 @@ STEPS: dict[str, tuple[tuple[Step, ...], str]] = {
     "of root": ((put("theirs", b"1"),), "theirs belongs to root; only root can make another that does"),
     "mode of root's": ((Chmod("theirs", 0o600),), "theirs belongs to root; only its owner can change its mode"),
     "a directory of root": ((Delete("their", True),), "their belongs to root; this user may not move it"),
+    "another of root": ((Move("open", "other"),), "other would belong to root, and only root can make it so"),
     "sticky": ((Delete("shared/theirs"),), "shared/theirs belongs to root, and in the directory shared only owners"),
 }
 
@@ -36,6 +37,8 @@ def furnished(public: Path) -> Path:
         (place / name).write_bytes(b"0")
         (place / name).chmod(0o666)
     (place / "their").mkdir(mode=0o755)
+    (place / "open").mkdir()
+    (place / "open").chmod(0o777)
     (place / "shared").chmod(0o1777)
     return public
 
@@ -53,6 +56,7 @@ def test_what_is_forbidden_is_found_in_the_rehearsal(furnished: Path, name: str)
             ground.hf.simulate(ground.plan(*steps))
         assert why in caught.value.message
         assert caught.value.hint.startswith("Nothing was changed. Have it applied by whoever may.")
+        assert "other" not in caught.value.hint  # what is not there cannot be copied
         assert ground.tree() == before
 
     as_user(furnished, act)

@@ -380,6 +380,8 @@ def refuse_forbidden(site: Site, change_set: ChangeSet, sources: Mapping[str, So
             continue
         if made and post is not None and (post.uid != me or post.gid not in groups):
             whose = _user(post.uid) if post.uid != me else f"group {post.gid}"
+            if pre is None or pre.kind != "file":
+                raise _forbidden(path, f"would belong to {whose}, and only root can make it so")
             shown = shlex.quote(printable(path))
             way = f"make it your own: cp {shown} {shown}.new && mv {shown}.new {shown}"
             raise _forbidden(path, f"belongs to {whose}; only root can make another that does", way)
