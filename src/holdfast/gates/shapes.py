@@ -41,12 +41,12 @@ _NO_WORD_BEFORE = r"(?<![\w-])"
 _NO_ADDRESS_BEFORE = r"(?<![\w+.-])"
 # Nor does the end of an escape begin a word: `\n`, `\012`, `\x22`, `\u0022`, `\U00000022`, `%22`, `%2522`, `%u0022`,
 # `=22`; nor that of a colour on a terminal, `[1;31m`.
-_ESCAPES = "|".join(
-    [
-        r"(?<=\\[abfnrtv0])|(?<=\\[0-7]{2})|(?<=\\[0-7]{3})|(?<=\\x[0-9A-Fa-f]{2})",
-        r"(?<=[\\%]u[0-9A-Fa-f]{4})|(?<=\\U[0-9A-Fa-f]{8})|(?<=[%=][0-9A-Fa-f]{2})|(?<=%25[0-9A-Fa-f]{2})",
-        *(rf"(?<=\[[0-9;]{{{length}}}m)" for length in range(12)),
-    ]
+# The last character is looked at first: of most words it rules all of them out.
+_BY_HEX = r"(?<=\\x..)|(?<=[\\%]u[0-9A-Fa-f]{4})|(?<=\\U[0-9A-Fa-f]{8})|(?<=[%=]..)|(?<=%25..)"
+_COLOURS = "|".join(rf"(?<=\[[0-9;]{{{length}}}m)" for length in range(12))
+_ESCAPES = (
+    r"(?<=[a-v0-7])(?:(?<=\\[abfnrtv0])|(?<=\\[0-7]{2})|(?<=\\[0-7]{3}))"
+    rf"|(?<=[0-9A-Fa-f]{{2}})(?:{_BY_HEX})|(?<=m)(?:{_COLOURS})"
 )
 
 
