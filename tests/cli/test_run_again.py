@@ -70,6 +70,20 @@ def test_what_was_taken_back_is_to_do_again(guarded: Any) -> None:
     assert sum("a.py" in title and "ndo" not in title for title in commits(here)) == 2
 
 
+def test_what_git_took_back_can_be_set_back(guarded: Any) -> None:
+    """Past Holdfast nothing says that it is to do again; whoever says so is not told to undo what is gone already."""
+    here = listed(guarded)
+    assert here.fresh(*RUN).status == 0
+    git(here, "reset", "-q", "--hard", "HEAD~1")
+    assert here("undo", "2", "--yes").out.splitlines()[-1] == "The workspace stands like that already; nothing to do."
+    assert to_begin(here) == []
+    assert here("reset", "1").status == 2
+    assert here("reset", "2").status == 0
+    assert to_begin(here) == ["2"]
+    assert here.fresh(*RUN).status == 0
+    assert (here.directory / "b.py").exists()
+
+
 @pytest.mark.parametrize("text", [LIST, "# Plan\n\n- [ ] Create a.py\n- [ ] Create b.py\n"], ids=["list", "boxes"])
 def test_a_run_that_goes_on_knows_what_another_landed(guarded: Any, text: str) -> None:
     """What it left open was landed by a later run: `resume` of the first one does not begin it again."""

@@ -327,13 +327,24 @@ class RoadmapRuns:
         return file, *file.read()
 
     def _require_free(self, chosen: Sequence[TaskRecord]) -> None:
-        """What stood so already has nothing that could be undone: it is set back as it is."""
-        landed = [record.task for record in chosen if record.execution and stands(self._pipeline.records, record)]
+        """What stood so already, or was put back by hand, has nothing that could be undone: it is set back as it is."""
+        landed = [record.task for record in chosen if record.execution and self._can_be_undone(record)]
         if landed:
             raise InvalidInput(f"{', '.join(landed)} landed", hint=f"Undo it first: holdfast undo {landed[0]}")
         begun = [record.task for record in chosen if record.state in ("IN_PROGRESS", "VALIDATING") or record.landing]
         if begun:
             raise Blocked(f"{', '.join(begun)}: begun, and not settled", hint="Go on with it first: holdfast resume")
+
+    def _can_be_undone(self, record: TaskRecord) -> bool:
+        from holdfast.engine.history import undo_of  # only this needs it
+
+        if not stands(self._pipeline.records, record):
+            return False
+        try:
+            back = undo_of(self._pipeline, record.execution)
+        except HoldfastError:
+            return True
+        return bool(back.job.change_set or back.job.services)
 
     def sync(self, id: str = "") -> Synced:
         """Bring boxes, tasks and commits in line with what stands; while a run goes on, only boxes."""
