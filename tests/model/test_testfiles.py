@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 
 import pytest
 
@@ -102,6 +103,18 @@ def test_what_a_test_run_leads_to_is_one_of_its_settings(
     """Whatever a recipe or script for tests calls belongs to it, and what others call does not."""
     assert settings_in(path, base.replace(*other)) == settings_in(path, base)
     assert [change for change in tests if settings_in(path, base.replace(*change)) == settings_in(path, base)] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "test"),
+    [("src/lib.rs", "#[test]\nfn one() {}"), ("ATest.kt", "@Test fun one() {}")],
+)
+def test_comments_in_comments_hide_tests(path: str, test: str) -> None:
+    """Where comments nest, a test is out only once all are closed; what does not come out even is read as before."""
+    inside = f"/* /* */\n{test}\n*/\n"
+    assert names_in(path, inside) == Counter()
+    assert names_in(path, f"{inside}{test}\n") == names_in(path, f"{test}\n")
+    assert names_in(path, f"/* src/* */\n{test}\n") == names_in(path, f"{test}\n")
 
 
 @pytest.mark.parametrize(

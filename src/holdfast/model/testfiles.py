@@ -360,6 +360,10 @@ _COMMENTS = {
 }
 
 
+_BORDER, _END = re.compile(r"/\*|\*/"), re.compile(r"\*/")
+_NESTED = (".rs", ".kt", ".scala")
+
+
 class _Compiled(NamedTuple):
     named: re.Pattern[str]
     marked: re.Pattern[str]
@@ -382,7 +386,7 @@ def names_in(path: str, text: str, *, doctests: bool = False) -> Counter[str]:
     found: Counter[str] = Counter()
     if language is not None and (language.anywhere or is_test_file(path)):
         quotes = next((quotes for endings, quotes in _LIKE_C.items() if path.endswith(endings)), None)
-        lines = list(_lines(text) if quotes is None else _without_comments(quotes, text))
+        lines = list(_lines(text) if quotes is None else _without_comments(quotes, text, nested=path.endswith(_NESTED)))
         found.update(_named(language, lines))
         if path.endswith(".rs"):
             found.update(_rust_modules(lines))
@@ -430,30 +434,43 @@ def _rust_modules(lines: Iterable[str]) -> Iterator[str]:
             marked = False
 
 
-def _without_comments(quotes: str, text: str) -> Iterator[str]:
-    """The lines of a text in a language of the family of C. A comment that is never closed is none (I2)."""
+def _without_comments(quotes: str, text: str, *, nested: bool = False) -> Iterator[str]:
+    """The lines of a text in a language of the family of C. A comment that is never closed is none (I2).
+
+    `nested`: comments hold comments. Where that does not come out even, something else was taken for one.
+    """
     lines = text.splitlines()
+    if nested and not _is_even(quotes, lines):
+        nested = False
+    yield from (line for line, _ in _outside_comments(quotes, lines, nested=nested))
+
+
+def _is_even(quotes: str, lines: list[str]) -> bool:
+    depths = [depth for _, depth in _outside_comments(quotes, lines, nested=True)]
+    return not any(depths[-1:])
+
+
+def _outside_comments(quotes: str, lines: list[str], *, nested: bool) -> Iterator[tuple[str, int]]:
+    """Each line without its comments, and in how many comments it ends."""
     last = max((number for number, line in enumerate(lines) if "*/" in line), default=-1)
-    form, inside = _COMMENTS[quotes], False
+    form, border, depth = _COMMENTS[quotes], _BORDER if nested else _END, 0
     for number, line in enumerate(lines):
         kept: list[str] = []
         at, last_end = 0, line.rfind("*/")
-        if inside:
-            at = line.find("*/") + 2
-            if at < 2:
+        while found := (border if depth else form).search(line, at):
+            if depth:
+                depth += -1 if found[0] == "*/" else 1
+                at = found.end()
                 continue
-            inside = False
-        while found := form.search(line, at):
             kept.append(line[at : found.start() if found.lastgroup else found.end()])
             at = found.end()
             if found.lastgroup == "line":
                 at = len(line)
             elif found.lastgroup == "block":
-                closed = line.find("*/", at) if at <= last_end else -1
-                inside = closed < 0 and number < last
-                at = closed + 2 if closed >= 0 else len(line) if inside else at
-        kept.append(line[at:])
-        yield "".join(kept)[:_LONGEST_LINE]
+                depth = int(at <= last_end or number < last)
+        if not depth:
+            kept.append(line[at:])
+        yield "".join(kept)[:_LONGEST_LINE], depth
 
 
 def _rust_examples(text: str) -> Iterator[str]:
