@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 from collections.abc import Callable
@@ -257,3 +258,39 @@ def test_nothing_to_answer_is_refused(guarded: Any) -> None:
     assert here.fresh("run", "--agent", "mine", "--yes").status == 0
     assert here("review").out == "Nothing waits for you.\n"
     assert here("review", "1.1", "--yes").status == 2
+
+
+def test_an_answered_question_waits_for_nobody(guarded: Any) -> None:
+    """Before `resume` hears it an answer is told as one, by every verb that looks; another answer says what it
+    replaces, and is the one that counts."""
+    here, me = waiting(guarded), getpass.getuser()
+    assert "1 task still waits. Go on with: holdfast resume" in here("review", "1.1", "--yes").out
+    listed = here("tasks")
+    assert f"1.1 Create a.py  approved by {me}; holdfast resume goes on\n" in listed.out
+    assert "waits for you" in listed.out and listed.out.count("needs you") == 1
+    assert "1 wait for you (holdfast review), 1 answered" in here("status").out
+    assert f"1.1 Create a.py: approved by {me}; holdfast resume goes on" in here("review").out
+    assert [item["number"] for item in here("review", "--json").document["items"]] == ["1.2"]
+    assert here("tasks", "--json").document["totals"]["waiting"] == 1
+
+    assert f"left out. That replaces: approved by {me}" in here("review", "1.1", "--skip").out
+    assert "left it out" in here("show", "1.1").out
+    assert "That replaces" in here("review", "1.1", "--yes").out
+    assert f"That replaces: approved by {me}" not in here("review", "1.2", "--no").out
+    assert f"rejected. That replaces: approved by {me}" in here("review", "1.1", "--no").out
+    stands = here("review", "1.1", "--yes")
+    assert (stands.status, f"was rejected by {me}, and that stands" in stands.err) == (8, True), stands.err
+    assert "Nothing waits for you. Go on with: holdfast resume" in here("review").out
+    assert "is answered. Go on with: holdfast resume" in here("tasks").out
+    assert "go on with: holdfast resume" in here("status").out
+    assert here.fresh("resume").status == 11
+    assert states(here) == ["FAILED", "FAILED"]
+
+
+def test_the_last_of_two_answers_counts(guarded: Any) -> None:
+    """Approved and then left out, a task is left out; left out and then approved, it lands."""
+    here = waiting(guarded)
+    for task, first, last in (("1.1", "--yes", "--skip"), ("1.2", "--skip", "--yes")):
+        assert here("review", task, first).status == here("review", task, last).status == 0
+    assert here.fresh("resume").status == 0
+    assert (states(here), boxes(here)) == (["SKIPPED", "COMPLETED"], ".x")

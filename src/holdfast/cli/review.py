@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import click
 
 from holdfast.cli.documents import list_document
-from holdfast.cli.run_told import label, one_line, task_document
+from holdfast.cli.run_told import MARKS, answer_of, label, one_line, task_document
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count
 from holdfast.errors import ApprovalNeeded, Conflict, InvalidInput, UnknownId
@@ -73,14 +73,15 @@ def command(face: Face, task: str, reply: Reply | None, reason: str, typed: str,
             desk.ask_all(waiting)
         else:
             desk.list_all(waiting, diff=diff)
-        _tell_next(face.screen, hf, standing, desk.answered, len(waiting))
+        now = hf.runs.standing(standing.run.id) if desk.answered else standing
+        _tell_next(face.screen, hf, now, desk.answered, len(_waiting(hf, now, "")))
 
 
 def _waiting(hf: Holdfast, standing: Standing, task: str) -> list[tuple[Task, TaskRecord]]:
-    """All of them, or the one that was named, which must be one of them."""
+    """All of them that nobody answered, or the one that was named, which must be one that is asked about."""
     rows = [(item, record) for item, record in standing.rows() if record.state == "NEEDS_REVIEW"]
     if not task:
-        return rows
+        return [row for row in rows if row[0].id not in standing.answered]
     id = hf.runs.resolve(task, standing.run.id)
     named = [row for row in rows if row[0].id == id]
     if not named:
@@ -106,6 +107,10 @@ class _Desk:
                 self._show_difference(found)
             typed = f" --plan {found.simulated.plan.id}" if found is not None and found.decision.typed_consent else ""
             self._screen.say(f"    holdfast review {task.id} --yes{typed}|--no|--skip")
+        for task, _ in self._standing.rows():
+            if task.id in self._standing.answered:
+                answer = answer_of(self._standing, task.id)
+                self._screen.say(f"{MARKS['PENDING']} {label(task)}: {answer}; holdfast resume goes on")
 
     def _show(self, task: Task, record: TaskRecord) -> Shown | None:
         """What is asked; with the paths and what policy says, where there is work to look at."""
@@ -176,9 +181,13 @@ class _Desk:
         )
 
     def _answer(self, task: Task, record: TaskRecord, reply: Reply, found: Shown | None) -> None:
+        before = answer_of(self._standing, task.id)
         signed = found is not None and found.decision.verdict == "NEED_APPROVAL"
         if signed and found is not None and reply == "yes":
+            self._require_not_rejected(task, record)
             self._approve(found)
+            if before:  # what was said unsigned stands against it (N3 of `answers`)
+                self._hf.runs.answer(task.id, yes=True, reason=self._reason, run=record.run, shown=record)
         elif signed and found is not None and reply == "no":
             self._hf.reject(found.decision, reason=self._reason)
         else:
@@ -186,8 +195,20 @@ class _Desk:
             self._hf.runs.answer(task.id, yes=yes, skip=skip, reason=self._reason, run=record.run, shown=record)
         self.answered += 1
         word = {"yes": "approved" if signed else "yes", "no": "rejected" if signed else "no", "skip": "left out"}[reply]
-        self._screen.answer({**task_document(task, record), "answer": reply, "signed": signed and reply != "skip"})
-        self._screen.say(f"  {label(task)}: {word}.")
+        self._screen.answer(
+            {**task_document(task, record), "answer": reply, "signed": signed and reply != "skip"}
+            | {"replaced": before}
+        )
+        self._screen.say(f"  {label(task)}: {word}." + (f" That replaces: {before}." if before else ""))
+
+    def _require_not_rejected(self, task: Task, record: TaskRecord) -> None:
+        """A signed no to this work stands, whoever says yes to it afterwards."""
+        after = self._standing.answered.get(task.id)
+        if after is not None and after.state == "FAILED" and after.heard > record.heard:
+            raise Conflict(
+                f"{label(task)} was {one_line(after.because)}, and that stands",
+                hint=f"Nothing was said. Have it done anew: holdfast resume, then holdfast retry {task.id}",
+            )
 
     def _approve(self, found: Shown) -> None:
         """This user's signature; from risk high on the plan's id is typed, here or as an option."""
@@ -208,15 +229,14 @@ class _Desk:
             self._screen.say(f"  {decision.approvals_needed} people must approve this; your approval is recorded.")
 
 
-def _tell_next(screen: Screen, hf: Holdfast, standing: Standing, answered: int, waiting: int) -> None:
+def _tell_next(screen: Screen, hf: Holdfast, standing: Standing, answered: int, left: int) -> None:
     pulse = hf.runs.pulse()
     alive = pulse is not None and pulse.run == standing.run.id and pulse.life(time.time_ns()) in ("alive", "silent")
-    left = waiting - answered
-    if not waiting:
-        screen.say("Nothing waits for you.")
-    elif answered:
+    then = "The run goes on by itself." if alive else "Go on with: holdfast resume"
+    if answered:
         rest = f"{count(left, 'task')} still {'waits' if left == 1 else 'wait'}. " if left else ""
-        then = "The run goes on by itself." if alive else "Go on with: holdfast resume"
         screen.say(rest + then)
+    elif left:
+        screen.say(f"{count(left, 'task')} {'waits' if left == 1 else 'wait'} for you.")
     else:
-        screen.say(f"{count(waiting, 'task')} {'waits' if waiting == 1 else 'wait'} for you.")
+        screen.say("Nothing waits for you." + (f" {then}" if standing.answered else ""))

@@ -10,7 +10,7 @@ What roadmaps, agents and checks say is shown as data: one line, nothing that mo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.cli.moments import clock_time, for_programs
@@ -82,8 +82,10 @@ def attempts(record: TaskRecord) -> str:
 # ── one task ──
 
 
-def told(task: Task, record: TaskRecord, waits_for: str = "", doing: str = "", held: str = "") -> str:
-    """Everything after the title. `held` is why its file wants it left alone."""
+def told(
+    task: Task, record: TaskRecord, waits_for: str = "", doing: str = "", held: str = "", answered: str = ""
+) -> str:
+    """Everything after the title. `held` is why its file wants it left alone, `answered` what a person said."""
     because = one_line(record.because)
     match record.state:
         case "COMPLETED":
@@ -94,7 +96,7 @@ def told(task: Task, record: TaskRecord, waits_for: str = "", doing: str = "", h
         case "VALIDATING":
             return "landing: checked again, judged, landed" if record.landing else "its work is good; waits to land"
         case "NEEDS_REVIEW":
-            return f"needs you: {because}"
+            return f"{answered}; holdfast resume goes on" if answered else f"needs you: {because}"
         case "PENDING":
             return f"waits for {waits_for}" if waits_for else f"{because or 'to do'}{not_before(record.wait_until_ns)}"
         case "SKIPPED" if held:
@@ -104,6 +106,13 @@ def told(task: Task, record: TaskRecord, waits_for: str = "", doing: str = "", h
     part = f", {record.part} of {record.parts} parts landed" if record.part and record.execution else ""
     when = not_before(record.wait_until_ns) if record.state == "DEFERRED" else ""
     return f"{words.get(record.state, 'later')}{part}{tries}: {because}{when}"
+
+
+def answer_of(standing: Standing, task: str) -> str:
+    """What a person answered, in words, where the run did not hear it yet; empty where somebody must answer."""
+    after = standing.answered.get(task)
+    left_out = " and left it out" if after is not None and after.state == "SKIPPED" else ""
+    return one_line(after.because) + left_out if after is not None else ""
 
 
 def not_before(at_ns: int) -> str:
@@ -136,8 +145,10 @@ def lines(screen: Screen, rows: Sequence[tuple[Task, TaskRecord]], standing: Sta
     width = min(_WIDEST, max((len(label(task)) for task, _ in rows), default=0))
     reasons = standing.roadmap.reasons
     for task, record in rows:
-        mark, held = MARKS[record.state], reasons.get(task.id, "")
-        words = told(task, record, waits_for(task, standing), held=held if record.because == held else "")
+        answer, held = answer_of(standing, task.id), reasons.get(task.id, "")
+        mark = MARKS["PENDING" if answer else record.state]
+        why = held if record.because == held else ""
+        words = told(task, record, waits_for(task, standing), held=why, answered=answer)
         text = f"{_cut(label(task), width):<{width}}  {words}"
         fitted = screen.fitted(text)
         yield screen.style(f" {mark}", STYLES[mark]) + f" {fitted}"
@@ -168,10 +179,12 @@ class Counts(NamedTuple):
         return f"{self.completed:,} of {count(self.tasks, 'task')} done{parts}"
 
 
-def counts_of(rows: Iterable[tuple[Task, TaskRecord]]) -> Counts:
+def counts_of(rows: Iterable[tuple[Task, TaskRecord]], answered: Collection[str] = ()) -> Counts:
+    """`answered` wait for nobody any more: the run goes on with them."""
     records = [record for _, record in rows]
     states = [record.state for record in records]
-    done, waiting, skipped = states.count("COMPLETED"), states.count("NEEDS_REVIEW"), states.count("SKIPPED")
+    done, skipped = states.count("COMPLETED"), states.count("SKIPPED")
+    waiting = sum(record.state == "NEEDS_REVIEW" and record.task not in answered for record in records)
     failed = sum(state in LOST for state in states)
     left = len(states) - done - failed - waiting - skipped
     parts = sum(record.part for record in records if record.state != "COMPLETED" and record.execution)
@@ -207,7 +220,7 @@ def clock(milliseconds: int) -> str:
 def tell_table(screen: Screen, standing: Standing, *, all_rows: bool = False) -> None:
     """With many tasks, those that ask for something; `holdfast tasks` lists every one."""
     rows = list(standing.rows())
-    counts = counts_of(rows)
+    counts = counts_of(rows, standing.answered)
     left, right = head(standing.run, counts, usage_of(standing), standing.run.worked_ms)
     gap = max(2, screen.columns() - len(left) - len(right) - 1)
     screen.say(screen.style(left, "bold") + " " * gap + screen.style(right, "dim"))
@@ -245,9 +258,12 @@ def _with_more(run: RunRecord) -> str:
 
 def ending_of(standing: Standing, *, interrupted: bool) -> Ending:
     """`interrupted`: a person stopped it, here or from another terminal."""
-    run, counts = standing.run, counts_of(standing.rows())
+    run, counts = standing.run, counts_of(standing.rows(), standing.answered)
     landed = counts.landed
     match run.state:
+        case "WAITING" if not counts.waiting:
+            words = f"Nothing waits for you any more: all of it is answered; {landed}."
+            return Ending(ApprovalNeeded.exit_status, words, "holdfast resume")
         case "WAITING":
             who = count(counts.waiting, "task")
             lost = f"{counts.failed:,} did not land ({_again(standing)}); " if counts.failed else ""
@@ -337,13 +353,13 @@ def run_document(standing: Standing) -> dict[str, object]:
         "started": for_programs(run.started_ns) if run.id else None,
         "at": for_programs(run.at_ns) if run.id else None,
         "worked_ms": run.worked_ms,
-        "totals": counts_of(rows)._asdict(),
+        "totals": counts_of(rows, standing.answered)._asdict(),
         "usage": usage_of(standing)._asdict(),
-        "tasks": [task_document(task, record) for task, record in rows],
+        "tasks": [task_document(task, record, answer_of(standing, task.id)) for task, record in rows],
     }
 
 
-def task_document(task: Task, record: TaskRecord) -> dict[str, object]:
+def task_document(task: Task, record: TaskRecord, answered: str = "") -> dict[str, object]:
     return {
         "kind": "task",
         "id": task.id,
@@ -356,6 +372,7 @@ def task_document(task: Task, record: TaskRecord) -> dict[str, object]:
         "attempts": attempts_of(record),
         "agent": record.agent,
         "because": record.because,
+        "answered": answered,
         "not_before": for_programs(record.wait_until_ns) if record.wait_until_ns > time.time_ns() else None,
         "files": record.files,
         "execution": record.execution,

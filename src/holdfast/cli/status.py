@@ -98,14 +98,17 @@ def _run(hf: Holdfast) -> _Run | None:
         return None
     from time import time_ns
 
+    from holdfast.engine.answers import settled_answer
     from holdfast.engine.pulse import read_pulse
     from holdfast.settlement.runs import task_records
 
     run, found = rows[0], read_pulse(hf.site.state)
     pulse = found if found is not None and found.run == run.id else None
     life = pulse.life(time_ns()) if pulse is not None else "gone" if run.state == "RUNNING" else "ended"
-    later = _later(task_records(Runs(hf.records), run.id).values(), time_ns())
-    states = [task.state for task in Runs(hf.records).tasks(run.id)]
+    records = task_records(Runs(hf.records), run.id)
+    later = _later(records.values(), time_ns())
+    answered = sum(settled_answer(hf.records, record) is not None for record in records.values())
+    states = [record.state for record in records.values()]
     counted = {name: states.count(name) for name in dict.fromkeys(states)}
     document: dict[str, object] = {
         "id": run.id,
@@ -113,14 +116,16 @@ def _run(hf: Holdfast) -> _Run | None:
         "state": run.state,
         "life": life,
         "tasks": counted,
+        "answered": answered,
         "later": [
             {"task": task.task, "because": task.because, "not_before": for_programs(task.wait_until_ns)}
             for task in later
         ],
     }
-    landed, waiting = counted.get("COMPLETED", 0), counted.get("NEEDS_REVIEW", 0)
+    landed, waiting = counted.get("COMPLETED", 0), counted.get("NEEDS_REVIEW", 0) - answered
     about = f"{run.id} over {run.roadmap}"
     done = f"{landed:,} landed" + (f", {waiting:,} wait for you (holdfast review)" if waiting else "")
+    done += f", {answered:,} answered" if answered else ""
     if pulse is not None and life in ("alive", "silent"):
         document |= {"pid": pulse.process.pid, "running": pulse.running, "worked_ms": pulse.worked_ms}
         document |= {"waiting": pulse.waiting, "database_away_since": _moment(pulse.away_ns)}
@@ -133,7 +138,7 @@ def _run(hf: Holdfast) -> _Run | None:
         words = f"{about} is under way: {at_work}, {done}, {duration(pulse.worked_ms)} so far{silent}{away}"
         return _Run(words, document, tuple(map(_told_later, later)))
     word = "was interrupted" if run.state == "RUNNING" else f"is {run.state.lower()}: {done}"
-    if run.state in ("RUNNING", "STOPPED", "LIMIT"):
+    if run.state in ("RUNNING", "STOPPED", "LIMIT") or (answered and not waiting):
         word += "; go on with: holdfast resume"
     return _Run(f"{about} {word}", document, tuple(map(_told_later, later)))
 

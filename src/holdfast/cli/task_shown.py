@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.cli.run_told import LOST, MARKS, label, one_line, task_document, told, waits_for
+from holdfast.cli.run_told import LOST, MARKS, answer_of, label, one_line, task_document, told, waits_for
 from holdfast.cli.screen import shown
 from holdfast.cli.watching import spent
 from holdfast.errors import UnknownId
@@ -69,9 +69,10 @@ def landings_of(hf: Holdfast, roadmap: str, task: str) -> Iterator[TaskRecord]:
 
 def show_task(screen: Screen, standing: Standing, task: Task, record: TaskRecord) -> None:
     evidence = [{"attempt": number, "evidence": one.evidence} for number, one in enumerate(record.tried, 1)]
-    screen.answer({**task_document(task, record), "body": task.body, "evidence": evidence})
-    screen.say(f"{MARKS[record.state]} {label(task)}")
-    screen.say(f"State     {record.state}: {told(task, record, waits_for(task, standing))}")
+    answer = answer_of(standing, task.id)
+    screen.answer({**task_document(task, record, answer), "body": task.body, "evidence": evidence})
+    screen.say(f"{MARKS['PENDING' if answer else record.state]} {label(task)}")
+    screen.say(f"State     {record.state}: {told(task, record, waits_for(task, standing), answered=answer)}")
     screen.say(f"Task      {task.id}, line {task.line} of {shown(standing.run.roadmap)}, run {standing.run.id}")
     for line in task.body.strip().splitlines()[:_MOST_WORDS]:
         screen.say(f"          {shown(line)}")
@@ -86,5 +87,7 @@ def show_task(screen: Screen, standing: Standing, task: Task, record: TaskRecord
         screen.say(f"Log       .holdfast/logs/execution/{shown(task.id)}.jsonl")
     if record.state in LOST and record.part and record.execution:
         screen.say(f"Undo what landed of it with: holdfast undo {task.id}")
-    if record.state in _NEXT and (record.state != "COMPLETED" or record.execution):
+    if answer:
+        screen.say("Go on with: holdfast resume")
+    elif record.state in _NEXT and (record.state != "COMPLETED" or record.execution):
         screen.say(_NEXT[record.state].format(task.id))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from holdfast.engine.answers import settled_answer
 from holdfast.engine.landed_before import with_landed
 from holdfast.engine.roadmap_file import RoadmapFile
 from holdfast.errors import UnknownId
@@ -32,6 +33,8 @@ class Standing(NamedTuple):
     run: RunRecord
     roadmap: Roadmap
     records: Mapping[str, TaskRecord]
+    # Tasks whose question a person has answered, and the run did not hear it yet: where that leads them.
+    answered: Mapping[str, TaskRecord] = {}
 
     def of(self, task: Task) -> TaskRecord:
         return self._of(task, self.roadmap.why_held(task.id))
@@ -64,7 +67,9 @@ def find_run(records: Records, id: str = "") -> RunRecord:
 def standing_of(site: Site, records: Records, run: RunRecord) -> Standing:
     file = RoadmapFile(site, run.roadmap)
     roadmap = with_landed(records, file, *file.read(), run.id).asked_for(run.options.only)
-    return Standing(run, roadmap, task_records(Runs(records), run.id))
+    tasks = task_records(Runs(records), run.id)
+    after = {id: settled_answer(records, record) for id, record in tasks.items()}
+    return Standing(run, roadmap, tasks, {id: record for id, record in after.items() if record is not None})
 
 
 def stands(records: Records, record: TaskRecord) -> bool:

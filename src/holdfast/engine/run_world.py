@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from holdfast.engine.answers import answered
 from holdfast.engine.landed_before import is_gone, with_landed
 from holdfast.engine.lane import open_tasks
 from holdfast.engine.orders import Landed, plan_of
@@ -28,9 +29,7 @@ from holdfast.errors import HoldfastError, InvalidInput, Shortage, Tampering, Un
 from holdfast.model.configuration import Budget
 from holdfast.model.run import RunOptions
 from holdfast.model.task import Roadmap, Task, TaskRecord
-from holdfast.store.database import Paper
 from holdfast.store.large_blobs import LargeBlobs
-from holdfast.store.runs import Runs, Said
 
 _EXPORT_EVERY_S = 1.0
 # For so long tasks must be missing from the roadmap to have left it.
@@ -108,12 +107,7 @@ class RoadmapWorld:
         return self._rules
 
     def answered(self, record: TaskRecord) -> TaskRecord | None:
-        if record.simulation:
-            papers = self._pipeline.records.papers("approvals", record.simulation)
-            if len(papers) > record.heard:
-                return _judged(record._replace(heard=len(papers)), papers[0])
-        said = Runs(self._pipeline.records).said(record.run, record.task, record.asked)
-        return _followed(record, said) if said is not None and said.simulation == record.simulation else None
+        return answered(self._pipeline.records, record)
 
     def exhausted(self, book: TaskBook, worked_ms: int) -> str:
         budget, usage = self._options.budget, book.usage
@@ -181,25 +175,6 @@ class RoadmapWorld:
         except HoldfastError as error:
             return error.message
         return ""
-
-
-def _judged(record: TaskRecord, newest: Paper) -> TaskRecord:
-    """What an approval or a rejection leads to."""
-    by = str(newest.document["by"])
-    if newest.document["answer"] == "approve":
-        return record._replace(state="VALIDATING", cleared_by=by, because=f"approved by {by}")
-    return record._replace(state="FAILED", because=f"rejected by {by}")
-
-
-def _followed(record: TaskRecord, said: Said) -> TaskRecord:
-    """What a person's answer leads to, by what was asked."""
-    if not said.yes:
-        state = "SKIPPED" if said.skip else "FAILED"
-        return record._replace(state=state, because=f"{said.by} said no" + (f": {said.reason}" if said.reason else ""))  # type: ignore[arg-type]
-    cleared = record._replace(cleared_by=said.by, because=f"{said.by} said yes", wait_until_ns=0)
-    if record.landing or (record.simulation and record.proposal):
-        return cleared._replace(state="VALIDATING")
-    return cleared._replace(state="PENDING")
 
 
 def _left(budget: Budget, money: int, tokens: int, turns: int, parallel: int) -> Budget:
