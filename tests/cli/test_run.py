@@ -126,6 +126,27 @@ def test_before_a_run_the_roadmap_is_told(guarded: Any) -> None:
 
 
 @pytest.mark.long
+def test_the_same_is_counted_by_all_that_count(guarded: Any) -> None:
+    """What was ticked before is done and was landed by no run; what the file defers is not to do: `tasks`, `run` and
+    `run --dry-run` say the same before a run, while it begins and after it."""
+    here = mapped(guarded, "Create a.py")
+    path = here.directory / "ROADMAP.md"
+    path.write_text(
+        path.read_text().replace("- [ ]", "- [x] 1.2 Create b.py\n- [x] 1.3 Create c.py\n- [>] 1.4 Create d.py\n- [ ]")
+    )
+    git(here, "commit", "-qam", "more")
+    first = here("tasks").out.splitlines()[0]
+    assert first.startswith("ROADMAP.md · 4 tasks, 1 to do") and first.endswith("  2 done")
+    assert "4 tasks, 1 to do" in here("run", "--dry-run").out
+    done = here.fresh("run", "--agent", "mine", "--yes")
+    assert "4 tasks, 1 to do; run " in done.err
+    for told in (done, here("tasks")):
+        assert told.out.startswith("ROADMAP.md · 4 tasks, 0 to do")
+        assert told.out.splitlines()[0].endswith("2 done before · 1 landed"), told.out
+    totals = here("tasks", "--json").document["totals"]
+    assert (totals["completed"], totals["landed"], totals["held"]) == (3, 1, 1)
+
+
 def test_a_spent_budget_is_raised_when_the_run_goes_on(guarded: Any) -> None:
     """resume with the budget of before stops at once; with a larger one it does what is left."""
     here = mapped(guarded, "Create a.py", "Create b.py")

@@ -13,6 +13,7 @@ from holdfast.cli.run_told import (
     STRATEGY_TOLD,
     attempts_of,
     clock,
+    counts_in,
     counts_of,
     ending_of,
     head,
@@ -204,8 +205,11 @@ def test_a_remark_on_what_landed_is_never_cut_off(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_head_shows_what_is_spent_of_what() -> None:
-    """Money and time stand beside their limits; without either, only the time."""
-    rows = list(standing("RUNNING", "COMPLETED", "PENDING").rows())
+    """Money and time stand beside their limits; without either, only the time. What was done before is not landed."""
+    found = standing("RUNNING", "COMPLETED", "PENDING")
+    done = found.records["add-a"]
+    rows = list(found._replace(records={**found.records, "add-a": done._replace(execution="e-1")}).rows())
+    assert head(found.run, counts_in(found), Usage(), 0)[1] == "0:00:00 · 1 done before · 0 landed"
     budget = Budget(micro_usd=20_000_000, time_ms=8 * 3_600_000)
     run = RunRecord("u-1", "ROADMAP.md", RunOptions(budget=budget))
     usage = Usage(1, 2, 3, 1_840_000)

@@ -9,7 +9,7 @@ import pytest
 
 from driven_run import Sitting
 from guarded import ME, Ground, guard
-from holdfast.cli.run_told import counts_of, lines
+from holdfast.cli.run_told import counts_in, lines
 from holdfast.cli.screen import Screen
 from holdfast.engine.roadmap_rules import RoadmapRules
 from holdfast.engine.run_preview import preview_of
@@ -105,8 +105,9 @@ def test_it_is_shown_as_held_with_the_reason() -> None:
     )
     assert rows["later"].endswith(f"held: {DEFERS}") and rows["never"].endswith(f"held: {DROPS}")
     assert "waits for Later" in rows["needs_later"] and rows["needs_never"].endswith("to do")
-    assert counts_of(standing.rows())._asdict() == {
-        "tasks": 6, "completed": 0, "failed": 0, "waiting": 0, "skipped": 2, "left": 4, "parts": 0,
+    assert counts_in(standing)._asdict() == {
+        "tasks": 6, "completed": 0, "failed": 0, "waiting": 0, "skipped": 2, "left": 4, "parts": 0, "landed": 0,
+        "held": 2,
     }  # fmt: skip
     landed = TaskRecord("u-1", "later", "COMPLETED", execution="e-1")
     assert standing._replace(records={"later": landed}).of(TASKS[1]) == landed

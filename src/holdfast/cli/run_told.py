@@ -10,7 +10,7 @@ What roadmaps, agents and checks say is shown as data: one line, nothing that mo
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.cli.moments import clock_time, for_programs
@@ -172,15 +172,26 @@ class Counts(NamedTuple):
     left: int
     # Landed of tasks that are not done.
     parts: int = 0
+    # Of those that are completed: this run landed them. The others were done before it.
+    landed: int = 0
+    # Of those that are left out: their file wants it.
+    held: int = 0
 
     @property
-    def landed(self) -> str:
+    def to_do(self) -> int:
+        """As a run counts it when it begins (`tally`)."""
+        return self.tasks - self.completed - self.held
+
+    @property
+    def told(self) -> str:
         parts = f", {count(self.parts, 'part')} of others" if self.parts else ""
         return f"{self.completed:,} of {count(self.tasks, 'task')} done{parts}"
 
 
-def counts_of(rows: Iterable[tuple[Task, TaskRecord]], answered: Collection[str] = ()) -> Counts:
-    """`answered` wait for nobody any more: the run goes on with them."""
+def counts_of(
+    rows: Iterable[tuple[Task, TaskRecord]], answered: Collection[str] = (), reasons: Mapping[str, str] = {}
+) -> Counts:
+    """`answered` wait for nobody any more: the run goes on with them. `reasons` are why tasks are held."""
     records = [record for _, record in rows]
     states = [record.state for record in records]
     done, skipped = states.count("COMPLETED"), states.count("SKIPPED")
@@ -188,7 +199,13 @@ def counts_of(rows: Iterable[tuple[Task, TaskRecord]], answered: Collection[str]
     failed = sum(state in LOST for state in states)
     left = len(states) - done - failed - waiting - skipped
     parts = sum(record.part for record in records if record.state != "COMPLETED" and record.execution)
-    return Counts(len(states), done, failed, waiting, skipped, left, parts)
+    landed = sum(record.state == "COMPLETED" and bool(record.execution) for record in records)
+    held = sum(record.state == "SKIPPED" and record.because == reasons.get(record.task) for record in records)
+    return Counts(len(states), done, failed, waiting, skipped, left, parts, landed, held)
+
+
+def counts_in(standing: Standing) -> Counts:
+    return counts_of(standing.rows(), standing.answered, standing.roadmap.reasons)
 
 
 def usage_of(standing: Standing) -> Usage:
@@ -200,15 +217,16 @@ def usage_of(standing: Standing) -> Usage:
 
 def head(run: RunRecord, counts: Counts, usage: Usage, worked_ms: int) -> tuple[str, str]:
     """What stands at the left of the first line, and at the right."""
-    to_do = counts.tasks - counts.completed
-    left = f"{shown(run.roadmap)} · {count(counts.tasks, 'task')}, {to_do:,} to do"
+    left = f"{shown(run.roadmap)} · {count(counts.tasks, 'task')}, {counts.to_do:,} to do"
     budget = run.options.budget
     money = f"${(usage.micro_usd or 0) / 1e6:.2f}" if usage.micro_usd or budget.micro_usd is not None else ""
     most = f" of ${budget.micro_usd / 1e6:g}" if budget.micro_usd is not None else ""
     whole = f" of {clock(budget.time_ms)}" if budget.time_ms is not None else ""
     parts = f" and {count(counts.parts, 'part')}" if counts.parts else ""
-    landed = f"{counts.completed:,} landed{parts}"
-    return left, " · ".join(filter(None, (money + most, clock(worked_ms) + whole, landed)))
+    done = counts.completed - counts.landed
+    before = f"{done:,} done{' before' if run.id else ''}" if done else ""
+    landed = f"{counts.landed:,} landed{parts}" if run.id else ""
+    return left, " · ".join(filter(None, (money + most, clock(worked_ms) + whole if run.id else "", before, landed)))
 
 
 def clock(milliseconds: int) -> str:
@@ -220,7 +238,7 @@ def clock(milliseconds: int) -> str:
 def tell_table(screen: Screen, standing: Standing, *, all_rows: bool = False) -> None:
     """With many tasks, those that ask for something; `holdfast tasks` lists every one."""
     rows = list(standing.rows())
-    counts = counts_of(rows, standing.answered)
+    counts = counts_in(standing)
     left, right = head(standing.run, counts, usage_of(standing), standing.run.worked_ms)
     gap = max(2, screen.columns() - len(left) - len(right) - 1)
     screen.say(screen.style(left, "bold") + " " * gap + screen.style(right, "dim"))
@@ -258,8 +276,8 @@ def _with_more(run: RunRecord) -> str:
 
 def ending_of(standing: Standing, *, interrupted: bool) -> Ending:
     """`interrupted`: a person stopped it, here or from another terminal."""
-    run, counts = standing.run, counts_of(standing.rows(), standing.answered)
-    landed = counts.landed
+    run, counts = standing.run, counts_in(standing)
+    landed = counts.told
     match run.state:
         case "WAITING" if not counts.waiting:
             words = f"Nothing waits for you any more: all of it is answered; {landed}."
@@ -353,7 +371,7 @@ def run_document(standing: Standing) -> dict[str, object]:
         "started": for_programs(run.started_ns) if run.id else None,
         "at": for_programs(run.at_ns) if run.id else None,
         "worked_ms": run.worked_ms,
-        "totals": counts_of(rows, standing.answered)._asdict(),
+        "totals": counts_in(standing)._asdict(),
         "usage": usage_of(standing)._asdict(),
         "tasks": [task_document(task, record, answer_of(standing, task.id)) for task, record in rows],
     }

@@ -263,7 +263,8 @@ class RunView:
     def _head(self, width: int) -> str:
         assert self._standing is not None
         worked = self._worked_ms + int((time.monotonic() - self._beat) * 1000)
-        left, right = head(self._standing.run, counts_of(self._pairs()), self._usage, worked)
+        counts = counts_of(self._pairs(), reasons=self._standing.roadmap.reasons)
+        left, right = head(self._standing.run, counts, self._usage, worked)
         return left + " " * max(2, width - len(left) - len(right) - 1) + right
 
     def _pairs(self) -> list[tuple[Task, TaskRecord]]:

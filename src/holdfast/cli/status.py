@@ -122,9 +122,12 @@ def _run(hf: Holdfast) -> _Run | None:
             for task in later
         ],
     }
-    landed, waiting = counted.get("COMPLETED", 0), counted.get("NEEDS_REVIEW", 0) - answered
+    waiting = counted.get("NEEDS_REVIEW", 0) - answered
+    landed = sum(record.state == "COMPLETED" and bool(record.execution) for record in records.values())
+    before = counted.get("COMPLETED", 0) - landed
     about = f"{run.id} over {run.roadmap}"
-    done = f"{landed:,} landed" + (f", {waiting:,} wait for you (holdfast review)" if waiting else "")
+    done = f"{landed:,} landed" + (f", {before:,} done before" if before else "")
+    done += f", {waiting:,} wait for you (holdfast review)" if waiting else ""
     done += f", {answered:,} answered" if answered else ""
     if pulse is not None and life in ("alive", "silent"):
         document |= {"pid": pulse.process.pid, "running": pulse.running, "worked_ms": pulse.worked_ms}

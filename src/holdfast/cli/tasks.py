@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.opening import reading
-from holdfast.cli.run_told import counts_of, run_document, tell_table
+from holdfast.cli.run_told import counts_in, run_document, tell_table
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.engine.roadmap_file import RoadmapFile, find_roadmap
@@ -68,7 +68,7 @@ def _tell_next(screen: Screen, standing: Standing, life: str) -> None:
         screen.say("No run yet. Start one with: holdfast run")
     elif life in ("alive", "silent"):
         screen.say(f"{run.id} is under way. Stop it with: holdfast stop")
-    elif run.state == "WAITING" and not counts_of(standing.rows(), standing.answered).waiting:
+    elif run.state == "WAITING" and not counts_in(standing).waiting:
         screen.say(f"What {run.id} waited for is answered. Go on with: holdfast resume")
     elif run.state == "WAITING":
         screen.say(f"{run.id} waits for you. Decide with: holdfast review")
