@@ -102,7 +102,7 @@ def test_bad_work_changes_nothing(here: Any, tree: Tree) -> None:
     before = tree()
     done = here("apply", TASK, "--agent", "mine", "--attempts", "2", "--yes")
     assert done.status == 11
-    assert "did not do the task after 2 attempts" in done.err
+    assert "did not do the task in 2 rounds" in done.err
     assert "All tests pass." in done.err and "Nothing was changed." in done.err
     assert tree() == before
     told = here("apply", TASK, "--agent", "mine", "--attempts", "1", "--yes", "--json").document["error"]

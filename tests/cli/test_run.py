@@ -83,6 +83,7 @@ def test_a_task_that_fails_is_told_and_tried_again(guarded: Any) -> None:
     done = here.fresh("run", "--agent", "mine", "--yes", "--attempts", "1")
     assert done.status == 11, done.err
     assert states(here) == ["FAILED", "BLOCKED", "COMPLETED"]
+    assert "attempt 1 did not land (mine did not do the task in 2 rounds: " in done.err
     assert done.out.splitlines()[-1] == "Go on with: holdfast retry --failed"
     assert "x = (" not in [path.read_text() for path in here.directory.glob("*.py")]
     text = (here.directory / "ROADMAP.md").read_text()

@@ -279,6 +279,25 @@ def test_mending_is_told_and_is_no_attempt(capfd: pytest.CaptureFixture[str]) ->
     ]
 
 
+def test_a_line_counts_the_attempts_that_the_table_counts(capfd: pytest.CaptureFixture[str]) -> None:
+    """Of a task done in parts, those that landed a part are attempts too, while it goes on as at its end."""
+    view = RunView(Screen("text", colour=False), lambda run: standing("RUNNING", "PENDING", "PENDING"))
+    for event in (
+        RunStarted("u-1", "ROADMAP.md", 2, 2),
+        TaskStarted("u-1", "add-a", 1, "mine"),
+        TaskFailed("u-1", "add-a", 1, "test", "1 failed", "decompose"),
+        TaskStarted("u-1", "add-a", 2, "mine"),
+        TaskMoved("u-1", "add-a", "PENDING", "", 1),
+        TaskStarted("u-1", "add-a", 3, "mine"),
+        TaskMoved("u-1", "add-a", "COMPLETED", "", 1),
+        TaskCompleted("u-1", "add-a", "e-1", "", 3, 1),
+    ):
+        view(event)
+    at_the_end = record("COMPLETED", attempt=3, execution="e-1", part=1, parts=2, tried=FAILED[:1])
+    *_, begun, last = capfd.readouterr().err.splitlines()
+    assert "begins, attempt 3" in begun and f"{attempts_of(at_the_end)} attempts" in last
+
+
 def test_a_task_is_found_by_number_id_and_beginning() -> None:
     """A word that could mean two tasks means none."""
     roadmap = Roadmap("roadmap", "", (), (A, B))

@@ -640,11 +640,11 @@ def test_an_agent_works_with_what_commands_before_it_made(ground: Ground) -> Non
 
 
 def test_a_step_says_how_the_work_went(ground: Ground) -> None:
-    """In the report: how much, in how many attempts, and beside it what the agent says."""
+    """In the report: how much, in how many rounds, and beside it what the agent says."""
     agent = ScriptedAgent(Say("nothing yet"), later={2: (MEND, Say("It is\n42 \x1b[31mnow"))})
     simulated = give(ground, agent, Given(attempts=2))
     (step,) = simulated.steps
-    assert step.detail.startswith("scripted changed 1 path in 2 attempts")
+    assert step.detail.startswith("scripted changed 1 path in 2 rounds")
     assert "\x1b" not in step.detail and 'it says: "It is 42' in step.detail
 
 

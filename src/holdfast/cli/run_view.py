@@ -122,7 +122,8 @@ class RunView:
                 self._doing[event.task] = "begins"
                 self._change(event.task, attempt=event.attempt, agent=event.agent, started_ns=time.time_ns())
             case TaskMoved():
-                self._change(event.task, state=event.state, because=event.because, at_ns=time.time_ns())
+                moved = time.time_ns()
+                self._change(event.task, state=event.state, because=event.because, part=event.part, at_ns=moved)
             case TaskFailed():
                 known = self._records.get(event.task)
                 tried = [*known.tried] if known is not None else []

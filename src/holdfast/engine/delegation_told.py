@@ -1,4 +1,7 @@
-"""How a delegation ended, in sentences: what was measured, and beside it what the agent says."""
+"""How a delegation ended, in sentences: what was measured, and beside it what the agent says.
+
+How often it worked is told in rounds: an attempt of a run is an order, within which an agent works once and then mends.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def told(delegation: Delegation) -> str:
     last, tries = delegation.attempts[-1], len(delegation.attempts)
     parts = [f"{delegation.agent} changed {len(last.changed)} path{'s' if len(last.changed) != 1 else ''}"]
     if tries > 1:
-        parts.append(f"in {tries} attempts")
+        parts.append(f"in {tries} rounds")
     usage = delegation.usage
     if usage.requests:
         money = f", ${usage.micro_usd / 1e6:.2f}" if usage.micro_usd else ""
@@ -57,7 +60,7 @@ def failure_of(delegation: Delegation, waits: Waits | None, of_run: Shortage = "
         return LimitReached(why, hint="Nothing was changed.", of_run=of_run)
     if result.ending == "limit":
         return _limit_reached(delegation.agent, result, beside)
-    tries = f" after {len(delegation.attempts)} attempts" if len(delegation.attempts) > 1 else ""
+    tries = f" in {len(delegation.attempts)} rounds" if len(delegation.attempts) > 1 else ""
     first = "\n".join(map(printable, last.evidence.split("\n\n")[0][:_MOST_SHOWN].splitlines()))
     hint = "Nothing was changed."
     if result.ending == "unauthorized":

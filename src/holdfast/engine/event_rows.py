@@ -23,7 +23,11 @@ _HAPPENINGS: dict[str, type[Any]] = {kind._field_defaults["kind"]: kind for kind
 _HINTS: dict[type[Any], dict[str, Any]] = {
     kind: get_type_hints(kind) for kind in (*_EVENTS.values(), *_HAPPENINGS.values(), Usage)
 }
-_ADDED: dict[str, dict[str, Json]] = {"TASK_FAILED": {"not_before_ns": 0}, "HEARTBEAT": {"waiting": 0}}  # V3
+_ADDED: dict[str, dict[str, Json]] = {
+    "TASK_FAILED": {"not_before_ns": 0},
+    "HEARTBEAT": {"waiting": 0},
+    "TASK_STATE": {"part": 0},
+}  # V3
 # What every line of a log has besides the event (see store.line_log).
 _OF_THE_LINE = ("version", "at_ns", "kind")
 

@@ -102,7 +102,7 @@ class TaskBook:
         for after in made:
             self._known(after)
             self.on_move(after)
-            self.tell(TaskMoved(self.run.id, after.task, after.state, after.because))
+            self.tell(TaskMoved(self.run.id, after.task, after.state, after.because, after.part))
 
     @contextmanager
     def together(self) -> Iterator[None]:

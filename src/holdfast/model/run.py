@@ -151,6 +151,8 @@ class TaskMoved(NamedTuple):
     task: str
     state: TaskState
     because: str = ""
+    # How many parts of it landed.
+    part: int = 0
     event: Literal["TASK_STATE"] = "TASK_STATE"
 
 
