@@ -115,7 +115,22 @@ def test_time_that_is_over_changes_nothing(here: Any, tree: Tree) -> None:
     before = tree()
     done = here("apply", TASK, "--agent", "mine", "--within", "1s", "--yes")
     assert (done.status, "reached its limit: time" in done.err) == (10, True)
+    assert "Give it more with --within." in done.err
     assert tree() == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ('[agents.mine]\ncommand = {}\nlimits = {{ time = "1s" }}\n', "limits.time under [agents.mine]"),
+        ('[agents.mine]\ncommand = {}\n[limits]\ntime = "1s"\n', "time under [limits]"),
+    ],
+)
+def test_the_limit_that_holds_is_the_one_to_raise(here: Any, settings: str, where: str) -> None:
+    """A longer --within does nothing where the configuration gives the agent less time."""
+    configured(settings.format('["sh", "-c", "sleep 600"]'))
+    done = here("apply", TASK, "--agent", "mine", "--within", "5m", "--yes")
+    assert (done.status, f"Give it more with {where}." in done.err) == (10, True), done.err
 
 
 def test_a_path_that_is_not_its_own_is_denied(here: Any, tree: Tree) -> None:

@@ -34,7 +34,8 @@ MOST_TRANSCRIPT = 8 << 20
 
 
 class SandboxBench:
-    """`spending` tells what the proxy has counted; `stop` names a reason to end whatever runs, such as the budget."""
+    """`spending` tells what the proxy has counted; `stop` names a reason to end whatever runs, such as the budget;
+    `more_time` says where the time can be raised."""
 
     def __init__(
         self,
@@ -48,12 +49,13 @@ class SandboxBench:
         spending: Callable[[], Usage] = Usage,
         stop: Callable[[], str] = str,
         person: Person | None = None,
+        more_time: str = "Give it more with --within.",
     ) -> None:
         self.path = view.path
         self.home = HOME
         self.model = model
         self._view, self._home, self._profile = view, home, profile._replace(home=home.path)
-        self._left_ms = within_ms
+        self._left_ms, self._more_time = within_ms, more_time
         self._watcher, self._spending, self._stop, self._person = watcher, spending, stop, person
         self._telling = threading.RLock()
         self._transcript: list[bytes] = []
@@ -110,7 +112,7 @@ class SandboxBench:
     def _command(self, start: Start, stdin: bytes) -> Command:
         """What a Start says, within the time that is left."""
         if self._left_ms <= 0:
-            raise LimitReached("the agent's time is used up", hint="Nothing was changed. Give it more with: within")
+            raise LimitReached("the agent's time is used up", hint=f"Nothing was changed. {self._more_time}")
         for path, text in start.files:
             self._home.put(path, text.encode())
         env = {"PATH": _path(start), "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", **start.env}

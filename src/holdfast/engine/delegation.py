@@ -25,7 +25,7 @@ from holdfast.agents.protocol import Agent, Person, Watcher
 from holdfast.engine.backoff import pause_ms, worth_a_retry
 from holdfast.engine.breaker import Breakers, Ticket, Waits
 from holdfast.engine.checking import Checking, profile_of
-from holdfast.engine.delegation_told import failure_of, not_asked, receipt_of, with_amount
+from holdfast.engine.delegation_told import Bounds, failure_of, not_asked, receipt_of, with_amount
 from holdfast.engine.escalation import acceptance_escalation, sentence_of
 from holdfast.engine.measuring import Measured, Measuring
 from holdfast.engine.model_access import Access, Mark, Recorded, model_access
@@ -115,7 +115,7 @@ class Delegating:
                 self._note(delegation)
         if not delegation.good:
             self._escalate_bad_work(delegation)
-            raise failure_of(delegation, waits, short_of if short_of in self._of_run else "")
+            raise failure_of(delegation, waits, short_of if short_of in self._of_run else "", self._bounds(step, own))
         return Worked(captured, receipt_of(delegation), bench.enforced)
 
     def _worked(self, task: _Task, own: AgentSettings, attempts: list[Attempt]) -> tuple[Captured, Waits | None]:
@@ -184,6 +184,9 @@ class Delegating:
 
     # ── the bench ──
 
+    def _bounds(self, step: AgentStep, own: AgentSettings) -> Bounds:
+        return Bounds(step.within_ms, self._settings.limits, own.limits)
+
     def _bench(self, shadow: Shadow, step: AgentStep, own: AgentSettings, access: Access) -> SandboxBench:
         stated = _tighter(self._settings.limits, own.limits)
         within = min(step.within_ms, stated.time_ms) if stated.time_ms else step.within_ms
@@ -204,6 +207,7 @@ class Delegating:
             spending=access.spent,
             stop=lambda: access.stopped() or (STOPPED if self._stop() else ""),
             person=self._person,
+            more_time=self._bounds(step, own).hint(step.name, "time"),
         )
 
     def _watched(self, happening: Happening) -> None:

@@ -5,10 +5,13 @@ How often it worked is told in rounds: an attempt of a run is an order, within w
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from holdfast.engine.breaker import Waits
 from holdfast.engine.model_access import BUDGET
 from holdfast.errors import AgentFailed, HoldfastError, LimitReached, Shortage
 from holdfast.model.agent import Delegation, Ending, Result
+from holdfast.model.configuration import ProgramLimits
 from holdfast.model.execution import Receipt
 from holdfast.model.path import printable
 from holdfast.sandbox.exceeded import exceeded
@@ -20,6 +23,26 @@ _SECOND_NS = 10**9
 # How long to wait for an attempt of which nobody knows when it ends.
 _WHILE_TRIED_MS = 10_000
 _ILL: frozenset[Ending] = frozenset({"unauthorized", "model_error", "killed"})
+
+
+class Bounds(NamedTuple):
+    """Who set the limits of one agent's work: the lowest holds."""
+
+    within_ms: int | None = None
+    programs: ProgramLimits = ProgramLimits()
+    agent: ProgramLimits = ProgramLimits()
+
+    def hint(self, agent: str, limit: str) -> str:
+        """Where the limit that holds can be raised; raising any other does nothing."""
+        of_it = f"[agents.{printable(agent)}]"
+        field = next((name for name in ProgramLimits._fields if name.partition("_")[0] == limit), "")
+        every, own = (getattr(each, field) if field else None for each in (self.programs, self.agent))
+        lowest = min((value for value in (every, own) if value is not None), default=None)
+        if limit == "time":
+            if lowest is None or (self.within_ms is not None and self.within_ms <= lowest):
+                return "Give it more with --within."
+            return f"Give it more with {f'limits.time under {of_it}' if own == lowest else 'time under [limits]'}."
+        return f"Its limits are under {'[limits]' if every is not None and every == lowest != own else of_it}."
 
 
 def receipt_of(delegation: Delegation) -> Receipt:
@@ -50,7 +73,12 @@ def told(delegation: Delegation) -> str:
     return " ".join(parts) + (f'; it says: "{said}"' if said else "")
 
 
-def failure_of(delegation: Delegation, waits: Waits | None, of_run: Shortage = "") -> HoldfastError:
+def failure_of(
+    delegation: Delegation,
+    waits: Waits | None,
+    of_run: Shortage = "",
+    bounds: Bounds = Bounds(),  # noqa: B008 (frozen)
+) -> HoldfastError:
     """`waits`: its breaker opened meanwhile, which is why it was not asked again. `of_run`: see LimitReached."""
     last = delegation.attempts[-1]
     result, said = last.result, _said(last.result)
@@ -59,7 +87,7 @@ def failure_of(delegation: Delegation, waits: Waits | None, of_run: Shortage = "
         why = f"{delegation.agent} was stopped by the budget of the run"
         return LimitReached(why, hint="Nothing was changed.", of_run=of_run)
     if result.ending == "limit":
-        return _limit_reached(delegation.agent, result, beside)
+        return _limit_reached(delegation.agent, result, beside, bounds)
     tries = f" in {len(delegation.attempts)} rounds" if len(delegation.attempts) > 1 else ""
     first = "\n".join(map(printable, last.evidence.split("\n\n")[0][:_MOST_SHOWN].splitlines()))
     hint = "Nothing was changed."
@@ -79,15 +107,13 @@ def with_amount(result: Result, limits: Limits) -> Result:
     return result._replace(detail=f"it {much}") if much else result
 
 
-def _limit_reached(agent: str, result: Result, beside: str) -> LimitReached:
+def _limit_reached(agent: str, result: Result, beside: str, bounds: Bounds) -> LimitReached:
     what = f"reached its limit: {result.limit}"
-    hint = f"Its limits are under [agents.{printable(agent)}]."
+    hint = bounds.hint(agent, result.limit)
     if result.limit == BUDGET:
         what = f"reached its limit: {result.detail or BUDGET}"
         hint = f"Its budget is limits under [agents.{printable(agent)}]."
-    elif result.limit == "time":
-        hint = "Give it more with --within."
-    elif result.detail:
+    elif result.limit != "time" and result.detail:
         what = f"was ended: {result.detail}"
     return LimitReached(f"{agent} {what}{beside}", hint=f"Nothing was changed. {hint}")
 
