@@ -91,13 +91,15 @@ def test_a_run_that_fails_after_it_began_is_told(guarded: Any) -> None:
 
 
 def test_webhooks_are_heard_on_the_port_of_the_configuration(guarded: Any) -> None:
-    """[run] webhook_port of the user's configuration; doctor tells it, and a taken one is refused with the key."""
+    """[run] webhook_port of the user's configuration; doctor tells it, and a taken one is refused with the key.
+    A second worker is refused because of the first one (exit 9), and not because of its port."""
     here = mapped(guarded, "Create a.py")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         configured(f'[run]\nwebhook_port = {port}\n[triggers.hook]\nwebhook = true\nroadmap = "ROADMAP.md"\n')
         refused = here.fresh("worker")
         assert refused.status == 2 and "[run] webhook_port" in refused.err
+        assert "Attends" not in refused.err
     told = here("doctor", "--json").document["configuration"]["values"]
     values = {row["key"]: row["value"] for row in told}
     assert values["run.webhook_port"] == port
@@ -105,6 +107,9 @@ def test_webhooks_are_heard_on_the_port_of_the_configuration(guarded: Any) -> No
         assert child.stderr is not None
         assert "Attends" in child.stderr.readline()
         until(lambda: is_heard(port))
+        second = here.fresh("worker")
+        assert second.status == 9 and "are being watched already" in second.err, second.err
+        assert "Attends" not in second.err and "port" not in second.err
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as asked:
             asked.sendall(b"POST /hooks/hook HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
             assert asked.recv(64).startswith(b"HTTP/1.1 4")

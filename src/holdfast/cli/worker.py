@@ -80,8 +80,7 @@ def _attend(face: Face, stop: threading.Event) -> None:
         if event.event in ("EXECUTION_STARTED", "TASK_COMPLETED", "TASK_FAILED", "EXECUTION_FINISHED"):
             screen.note(f"{event.event} {shown(event.run)}")
 
-    screen.note("Attends this workspace until Ctrl-C.")
-    attend(face.options.directory, stop, tell, watch)
+    attend(face.options.directory, stop, tell, watch, lambda: screen.note("Attends this workspace until Ctrl-C."))
     screen.answer({"kind": "worker", "id": "", "status": "stopped"})
     screen.say("Stopped. What fires from now on waits until somebody attends again.")
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 
 from holdfast.engine.trigger_sources import Source
@@ -106,6 +107,9 @@ class Watch:
             self._tell(Told("left", trigger, words, firing))
 
 
+_NOTHING: AbstractContextManager[object] = nullcontext()
+
+
 def watch(
     triggers: Triggers,
     memory: Firings,
@@ -116,9 +120,10 @@ def watch(
     stop: threading.Event,
     clock: Callable[[], datetime] = utc_now,
     poll: float = POLL_SECONDS,
+    within: AbstractContextManager[object] = _NOTHING,
 ) -> None:
-    """Until `stop` is set. Locked when another process watches this workspace."""
-    with memory.watching():
+    """Until `stop` is set. Locked when another process watches this workspace, before `within` is entered."""
+    with memory.watching(), within:
         rounds = Watch(triggers, sources, start, tell)
         rounds.begin(clock())
         while not stop.is_set():

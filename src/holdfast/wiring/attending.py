@@ -7,8 +7,8 @@ A run that fails is told too, whenever it does and whatever of.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 
 from holdfast.errors import Blocked, HoldfastError
 from holdfast.model.run import RunEvent, RunOptions, RunStarted
@@ -19,8 +19,15 @@ from holdfast.wiring.opening import open  # noqa: A004 (`holdfast.open` is the f
 _PATIENCE = 60.0
 
 
-def attend(path: str, stop: threading.Event, tell: Callable[[Told], None], watch: Callable[[RunEvent], None]) -> None:
-    """Until `stop` is set; runs that are under way then stop in order. Locked when another process attends."""
+def attend(
+    path: str,
+    stop: threading.Event,
+    tell: Callable[[Told], None],
+    watch: Callable[[RunEvent], None],
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Until `stop` is set; runs that are under way then stop in order. Locked when another process attends. `ready` is
+    called once nothing stands in the way any more."""
     from holdfast.engine.queue_box import Box
     from holdfast.engine.trigger_sources import sources_of
     from holdfast.engine.trigger_watch import utc_now
@@ -38,12 +45,18 @@ def attend(path: str, stop: threading.Event, tell: Callable[[Told], None], watch
         memory = stack.enter_context(Firings(hf.site.state))
         triggers = Triggers(settings, memory, utc_now)
         tokens = tokens_of(settings)
-        if tokens:
-            stack.enter_context(Hooks(tokens, triggers.happened, port=known.run.webhook_port))
+
+        @contextmanager
+        def heard() -> Iterator[None]:
+            """The port belongs to whoever attends: it is opened once nobody else does."""
+            with Hooks(tokens, triggers.happened, port=known.run.webhook_port) if tokens else nullcontext():
+                ready()
+                yield
+
         running = _Running(hf.path, stop, tell, watch)
         stack.callback(running.join)
         sources = sources_of(settings, hf.site.workspace, Box(hf.pipeline, user()))
-        attended(triggers, memory, sources, running.start, tell=tell, stop=stop)
+        attended(triggers, memory, sources, running.start, tell=tell, stop=stop, within=heard())
 
 
 class _Running:
