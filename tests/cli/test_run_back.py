@@ -144,3 +144,17 @@ def test_what_a_person_did_by_hand_keeps_its_tick(guarded: Any) -> None:
     git(here, "commit", "-qm", "by hand")
     assert here("sync", "--json").document["changed"] is False
     assert (boxes(here), commits(here)[-1], git(here, "status", "--short")) == ("x", "by hand", "")
+
+
+def test_nobody_is_told_of_edits_that_they_did_not_make(guarded: Any) -> None:
+    """A box that an undo set again differs from what is checked out, and is nobody's edit: `sync` does not find it in
+    the commit that took the task back."""
+    here = mapped(guarded, "Create a.py")
+    assert here.fresh("run", "--agent", "mine", "--yes").status == 0
+    assert here("undo", "1.1", "--yes").status == 0
+    assert git(here, "status", "--short") == ""
+    newest = here("log", "--json").document["items"][0]
+    assert newest["intent"].startswith("Tick ROADMAP.md")
+    assert here("undo", newest["id"], "--yes").status == 0
+    synced = here("sync")
+    assert (synced.status, synced.err) == (0, "")

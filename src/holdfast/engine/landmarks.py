@@ -113,20 +113,25 @@ def _named(paths: Sequence[str]) -> str:
 
 
 def _commits(pipeline: Pipeline, row: Row, roadmap: str, words: str, trailers: Trailers) -> tuple[Commit, ...]:
-    changes = changes_of(pipeline, row.id)
+    changes, tick = changes_of(pipeline, row.id), None
     if roadmap and all(change.path != roadmap for change in changes):
         tick = roadmap_change(pipeline.site, roadmap)
         changes = (*changes, *([tick] if tick is not None else []))
     parts = parts_of(pipeline.site.path, changes, pipeline.site.calls)
     commits = checkpoint_all(parts, Landing((), words, trailers, row.at_ns // 10**9))
     made = zip(parts, commits, strict=True)
-    return tuple(_recalled(part, commit) if commit.found else commit for part, commit in made if commit is not None)
+    known = ((part, commit) for part, commit in made if commit is not None)
+    return tuple(_recalled(part, commit, tick) if commit.found else commit for part, commit in known)
 
 
-def _recalled(part: Part, commit: Commit) -> Commit:
-    """A commit that was found, with what it carried: whoever made it may have been killed before they told (N3)."""
+def _recalled(part: Part, commit: Commit, tick: Change | None) -> Commit:
+    """A commit that was found, with what it carried: whoever made it may have been killed before they told (N3).
+
+    `tick` is what boxes differ by now: how they stood then, and whose they are, it does not tell (N2).
+    """
     repository = part.repository
-    paths = [repository.prefix + change.path for change in part.changes]
+    own = tuple(change for change in part.changes if tick is None or change.post is not tick.post)
+    paths = [repository.prefix + change.path for change in own]
     with Bench(repository) as bench:
         bench.open()
         before: dict[str, Entry] = {}
@@ -134,7 +139,7 @@ def _recalled(part: Part, commit: Commit) -> Commit:
             first = commit_text(bench.git, commit.parent).split(b"\n", 1)[0]
             before = entries_of(bench, first.removeprefix(b"tree ").decode("ascii"), paths)
         after = entries_of(bench, commit.tree, paths)
-        rows = landed(bench.git, repository, part.changes, before)
+        rows = landed(bench.git, repository, own, before)
     return commit._replace(
         carried=tuple(row.path for row in rows if not row.is_base and after.get(row.path) != row.head)
     )
