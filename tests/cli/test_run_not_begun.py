@@ -43,6 +43,18 @@ def test_a_configuration_that_cannot_be_understood_is_found_at_once(
     nothing_begun(here)
 
 
+def test_a_person_is_not_waited_for_where_there_is_none(guarded: Any) -> None:
+    """`manual` without a terminal: exit 5 with that reason, for a run and for one task; no attempt is made, and nothing
+    is held against it."""
+    here = mapped(guarded, "Create a.py")
+    for words in (("run", "--agent", "manual", "--yes"), ("apply", "Create a.py", "--agent", "manual", "--yes")):
+        refused = here(*words)
+        assert refused.status == 5 and "works at a terminal, and nobody can be asked here" in refused.err, refused
+    nothing_begun(here)
+    (row,) = (row for row in here("agents", "--json").document["items"] if row["name"] == "manual")
+    assert row["breaker"] == "CLOSED" and row["ready"], row
+
+
 def test_without_the_engine_no_run_is_begun(guarded: Any, tmp_path: Path) -> None:
     """Exit 2, with what to install; `tasks` does not claim that something was interrupted."""
     here = mapped(guarded, "Create a.py")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.agents.protocol import Agent, Health
+from holdfast.agents.protocol import Agent, Health, Person
 from holdfast.agents.providers import key_of, provider_for, require_price
-from holdfast.errors import InvalidInput
+from holdfast.errors import Blocked, InvalidInput
 from holdfast.model.agent_settings import AgentSettings
 from holdfast.model.configuration import Settings
 
@@ -16,6 +16,15 @@ class Readiness(NamedTuple):
 
     health: Health
     provider: str = ""
+
+
+def require_person(agent: Agent, person: Person | None) -> None:
+    """Blocked where the agent is a person, and there is nobody who could be asked to work by hand."""
+    if "person" in agent.capabilities and person is None:
+        raise Blocked(
+            f"{agent.name} is a person who works at a terminal, and nobody can be asked here",
+            hint="Start it at a terminal, without --json; or name another agent: holdfast agents",
+        )
 
 
 def readiness(agent: Agent, settings: Settings) -> Readiness:

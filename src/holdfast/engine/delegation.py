@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from holdfast.agents.bench import SandboxBench
 from holdfast.agents.protocol import Agent, Person, Watcher
+from holdfast.agents.readiness import require_person
 from holdfast.engine.backoff import pause_ms, worth_a_retry
 from holdfast.engine.breaker import Breakers, Ticket, Waits
 from holdfast.engine.checking import Checking, profile_of
@@ -100,6 +101,7 @@ class Delegating:
         if wrong:
             raise InvalidInput(f"the agent {step.name} cannot be used: {'; '.join(wrong)}", hint="See: holdfast agents")
         own = self._settings.agent(step.name) or AgentSettings(step.name)
+        require_person(agent, self._person)
         measuring = Measuring(self._site, self._settings, self._checking, self._plan, step)
         measuring.look_before(shadow)
         attempts: list[Attempt] = []

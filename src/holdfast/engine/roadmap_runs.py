@@ -25,7 +25,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from holdfast.agents.protocol import Agent, Person
-from holdfast.agents.readiness import readiness
+from holdfast.agents.readiness import readiness, require_person
 from holdfast.agents.registry import agent_named
 from holdfast.engine.durable import Database
 from holdfast.engine.durable_running import home_lock
@@ -105,6 +105,7 @@ class RoadmapRuns:
         self._require_startable(database)
         with self._alone():
             self._require_none_killed()
+            self._require_person(chosen.agent, crew)
             run = begin_run(self._pipeline, RunRecord("", path, chosen, by=self._me, yes=yes))
         try:
             return self._go(run, crew, database)
@@ -141,6 +142,7 @@ class RoadmapRuns:
             self._require_usable(run.options.agent, budget)
         self._require_none_killed(besides=run.id)
         self._require_startable(database)
+        self._require_person(run.options.agent, crew)
         self._done_meanwhile(run)
         return self._go(run, crew, database)
 
@@ -213,7 +215,7 @@ class RoadmapRuns:
             opened=lambda: self._opening(self._pipeline.site.path),
             ground=Grounds(self._pipeline.site.path, self._opening),
             checkpoint=checkpoint_of,
-            route=lambda task: self._routed(run.options, task),
+            route=lambda task: self._hired(run.options, task, crew),
             agents=crew.agents,
             others=lambda task: self._others(run.options, task),
             watcher=watcher,
@@ -234,6 +236,17 @@ class RoadmapRuns:
 
     def _require_startable(self, database: str) -> None:
         require_startable(self._pipeline, Database(self._pipeline.site.state.path, database))
+
+    def _require_person(self, name: str, crew: Crew) -> None:
+        if name != AUTO:
+            agent = crew.agents.get(name) or agent_named(name, self._pipeline.governance.settings())
+            require_person(agent, crew.person)
+
+    def _hired(self, options: RunOptions, task: Task, crew: Crew) -> str:
+        """Blocked where only a person at a terminal can have it, and there is none: a person is asked then."""
+        name = self._routed(options, task)
+        self._require_person(name, crew)
+        return name
 
     def _routed(self, options: RunOptions, task: Task) -> str:
         if options.agent != AUTO:
