@@ -6,14 +6,19 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from delegated import PYTHON, Given, configured, delegations, plan_for, project
 from guarded import Ground
 from holdfast.agents.command import CommandAgent, installation
-from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.engine.candidates import candidate_of
+from holdfast.engine.needs import needs_of
+from holdfast.engine.router import choose
+from holdfast.errors import Blocked, HoldfastError, InvalidInput
 from holdfast.model.agent_settings import AgentSettings
+from holdfast.store.adapters import Adapter
 
 HELLO = Given(task="Say hello.")
 
@@ -203,3 +208,16 @@ def test_a_program_that_cannot_run_inside_is_told(ground: Ground, tmp_path: Path
     with pytest.raises(InvalidInput, match="cannot be started"):
         done(ground, [str(script)])
     assert delegations(ground) == []
+
+
+@pytest.mark.parametrize(("network", "works"), [(None, True), ("none", True), ("proxy", False), ("full", False)])
+def test_what_has_no_network_works_offline(network: Any, works: bool) -> None:
+    """A task that must be done offline can be given to it, and to nobody who is given a network."""
+    agent = CommandAgent(AgentSettings("mine", command=("sh",), network=network))
+    candidate = candidate_of("mine", agent.capabilities, agent.health(), Adapter("mine"), 0)
+    needs = needs_of("Create a.txt, offline")
+    if works:
+        assert choose("t", needs, [candidate]).agent == "mine"
+    else:
+        with pytest.raises(Blocked, match="cannot work without a network"):
+            choose("t", needs, [candidate])

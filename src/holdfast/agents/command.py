@@ -34,13 +34,18 @@ _SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
 
 
 class CommandAgent:
-    """The user's own program. `api` is None: what it does with a model, if it has one, is its own business."""
+    """The user's own program. `api` is None: what it does with a model, if it has one, is its own business.
+
+    Without a network it works offline; that is what it has unless the configuration says otherwise.
+    """
 
     capabilities: frozenset[Capability] = frozenset(("edit", "shell"))
     api: Api | None = None
 
     def __init__(self, own: AgentSettings) -> None:
         self.name = own.name
+        if own.network in (None, "none"):
+            self.capabilities = frozenset((*self.capabilities, "offline"))
         self._own = own
 
     def validate(self) -> tuple[str, ...]:
