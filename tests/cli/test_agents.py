@@ -96,6 +96,15 @@ def test_without_consent_it_waits(here: Any, tree: Tree) -> None:
     assert tree() == before
 
 
+def test_a_preview_of_agents_work_says_that_it_was_checked(here: Any, tree: Tree) -> None:
+    """Its checks ran while it worked; nothing of it is there."""
+    configured(shell("mine", WRITES))
+    before = tree()
+    done = here("apply", TASK, "--agent", "mine", "--preview")
+    assert done.status == 0 and tree() == before
+    assert "no check was run" not in done.out and "What the agent did was checked" in done.out
+
+
 def test_bad_work_changes_nothing(here: Any, tree: Tree) -> None:
     """Exit 11, with what was measured and beside it what the agent says."""
     configured(shell("mine", "echo x >> app.py; echo All tests pass."))

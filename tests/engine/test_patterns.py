@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,6 +88,17 @@ def test_a_pattern_lands_verified_and_can_be_undone(ground: Ground) -> None:
     assert set(contents(ground.tree())) - set(before) == {"tool/__init__.py", "tool/py.typed", "tests/test_tool.py"}
     ground.hf.undo(done.id, approved_by=ME)
     assert contents(ground.tree()) == before
+
+
+def test_the_example_of_the_reference_lands(ground: Ground, home: Path) -> None:
+    """Whoever copies the pattern that the reference shows gets one that works, its checks in plain words too."""
+    reference = Path(__file__).parents[2] / "docs/reference/patterns.md"
+    _user_file(home, "service.toml", reference.read_text().partition("```toml\n")[2].partition("```")[0])
+    simulated = ground.hf.simulate(plan_from_pattern(ground.hf.site, "service_unit", {"name": "web"}))
+    verified = ground.hf.verify(simulated)
+    assert verified.receipts and all(receipt.passed for receipt in verified.receipts)
+    assert ground.hf.execute(simulated, approved_by=ME, verified=verified).status == "COMPLETED"
+    assert tomllib.loads((ground / "services/web.toml").read_text()) == {"command": "/usr/bin/web", "port": 8080}
 
 
 def test_a_file_that_came_in_between_is_not_overwritten(ground: Ground) -> None:

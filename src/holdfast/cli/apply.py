@@ -221,4 +221,7 @@ def _previewed(screen: Screen, plan: Plan, simulated: Simulated) -> None:
     document = {"intent": plan.intent, "plan_digest": plan.digest, "change_set_digest": simulated.change_set.digest,
                 "notes": list(plan.notes), "dangers": list(report.dangers)}  # fmt: skip
     screen.answer({"kind": "simulation", "id": plan.id, "status": status, **document, "changes": changes})
-    screen.say("Preview only: nothing was changed, and no check was run.")
+    if plan.agent:
+        screen.say("Preview only: nothing was changed. What the agent did was checked; before it lands it is again.")
+    else:
+        screen.say("Preview only: nothing was changed, and no check was run.")
