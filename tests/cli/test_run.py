@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delegated import configured
-from roadmapped import agents_alive, boxes, commits, git, mapped, states
+from roadmapped import agents_alive, boxes, commits, git, mapped, script, states
 
 Tree = Callable[[], dict[str, Any]]
 THREE = ("Create a.py", "Create b.py", "Create c.py")
@@ -146,6 +146,16 @@ def test_the_same_is_counted_by_all_that_count(guarded: Any) -> None:
         assert told.out.splitlines()[0].endswith("2 done before · 1 landed"), told.out
     totals = here("tasks", "--json").document["totals"]
     assert (totals["completed"], totals["landed"], totals["held"]) == (3, 1, 1)
+
+
+def test_folders_are_no_files(guarded: Any) -> None:
+    """What landed is counted in files, also where folders had to be made for them."""
+    here = mapped(guarded, "Create a.py")
+    made = "for name in 'a.py', 'notes/old/one.txt': open(name, 'w').write('x = 1\\n')\n"
+    script(here).write_text("import os\nos.makedirs('notes/old')\n" + made)
+    done = here.fresh("run", "--agent", "mine", "--yes")
+    assert "landed  2 files" in done.out and "landed  2 files" in done.err, done
+    assert here("tasks", "--json").document["tasks"][0]["files"] == 2
 
 
 def test_a_spent_budget_is_raised_when_the_run_goes_on(guarded: Any) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.canonical import canonical_rows, digest_of
-from holdfast.model.changeset import Change, Observation, change_set, images_digest
+from holdfast.model.changeset import Change, Observation, change_set, files_in, images_digest
 from holdfast.model.image import Image
 
 texts = st.sampled_from(["", "ab12", 'a"b', "a\\b", "ü", "\udcff", "new\nline", "0" * 64])
@@ -81,3 +81,11 @@ def test_one_path_changes_once() -> None:
         change_set([Change("b", None, image), Change("a", None, image), Change("b", image, None)])
     with pytest.raises(ValueError, match="changes nothing: 'a'"):
         change_set([Change("a", image, image)])
+
+
+def test_files_are_counted_without_folders_and_moves_once() -> None:
+    """A folder is no file; a file that moves is one, a link too."""
+    file, folder, link = Image("file", 0o644, 0, 0), Image("directory", 0o755, 0, 0), Image("symlink", 0o777, 0, 0)
+    made = (Change("d", None, folder), Change("d/a", None, file), Change("l", None, link), Change("x", file, None))
+    moved = (Change("from", file, None), Change("to", None, file, "from"))
+    assert (files_in(made), files_in(moved), files_in(())) == (3, 1, 0)

@@ -22,7 +22,7 @@ from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.roadmap_file import RoadmapFile
 from holdfast.errors import Blocked, HoldfastError
 from holdfast.intake.roadmap import parse, ticked
-from holdfast.model.changeset import Change
+from holdfast.model.changeset import Change, files_in
 from holdfast.model.path import parent_of, printable
 from holdfast.model.task import TaskRecord
 from holdfast.settlement.record import KIND
@@ -153,6 +153,14 @@ def changes_of(pipeline: Pipeline, execution: str) -> tuple[Change, ...]:
     if not pipeline.records.row(execution).changes:
         return ()
     return tuple(past_difference(pipeline.site, execution, str(entry.body["root"])).changes)
+
+
+def files_of(pipeline: Pipeline, execution: str) -> int:
+    """How many files it changed; where its log cannot be read any more, how many paths."""
+    try:
+        return files_in(changes_of(pipeline, execution))
+    except (HoldfastError, OSError):
+        return pipeline.records.row(execution).changes
 
 
 def roadmap_change(site: Site, path: str) -> Change | None:

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from holdfast.engine.checking import Landable, Verified
 from holdfast.engine.difference import past_difference
-from holdfast.engine.landmarks import remarks_on
+from holdfast.engine.landmarks import files_of, remarks_on
 from holdfast.engine.measuring import MOST_EVIDENCE, failed_check
 from holdfast.engine.orders import Asked, LandAnswer, Landed, LandOrder, Order, Unlanded, plan_of
 from holdfast.engine.pipeline import Pipeline
@@ -209,7 +209,7 @@ class Lane:
                 lambda: made.extend(self._checkpoint(pipeline, order, landed.execution, tasks)),
             )
         remarks += remarks_on(made)
-        files = pipeline.records.row(landed.execution).changes if landed.execution else 0
+        files = files_of(pipeline, landed.execution) if landed.execution else 0
         ids = " ".join(commit.id for commit in made)
         others = tuple(task for task in order.order.together if task not in left)
         return Landed(landed.execution, ids, files, tuple(remarks), others, left)

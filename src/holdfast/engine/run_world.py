@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from holdfast.engine.answers import answered
 from holdfast.engine.landed_before import is_gone, with_landed
+from holdfast.engine.landmarks import files_of
 from holdfast.engine.lane import open_tasks
 from holdfast.engine.orders import Landed, plan_of
 from holdfast.engine.pipeline import Pipeline
@@ -146,7 +147,7 @@ class RoadmapWorld:
             return None
         left = open_tasks(self._pipeline, order, self._file.path, rows[0].id)
         others = tuple(task for task in order.together if task not in left)
-        return Landed(rows[0].id, "", rows[0].changes, together=others, open=left)
+        return Landed(rows[0].id, "", files_of(self._pipeline, rows[0].id), together=others, open=left)
 
     def taken_back(self, execution: str) -> bool:
         return is_gone(self._pipeline.records, execution)

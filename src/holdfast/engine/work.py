@@ -47,6 +47,7 @@ from holdfast.errors import (
 )
 from holdfast.gates.secrets import masked
 from holdfast.model.agent import Delegation, Said, Usage
+from holdfast.model.changeset import files_in
 from holdfast.model.configuration import Budget, Settings
 from holdfast.model.plan import Agent, Plan
 from holdfast.planning.recovery import diagnosis_of, seen_in
@@ -173,7 +174,7 @@ class Workbench:
         name = name_of(packed(proposal))
         place.carry((*proposal.contents, *proposal.papers, name))
         tries = sum(len(delegation.attempts) for delegation in heard[-1:])  # a plan that came first is no attempt
-        return Worked(name, order.agent, len(kept.change_set.changes), tries)
+        return Worked(name, order.agent, files_in(kept.change_set.changes), tries)
 
 
 def _planned(pipeline: Pipeline, order: Order, hired: Hire) -> str:

@@ -34,6 +34,13 @@ class Change(NamedTuple):
     origin: str | None = None
 
 
+def files_in(changes: Sequence[Change]) -> int:
+    """How many files and links: a folder is none, and one that moves is one, whatever its name."""
+    left = {change.origin for change in changes if change.origin is not None}
+    images = ((change.path, change.post or change.pre) for change in changes)
+    return sum(image is not None and image.kind != "directory" and path not in left for path, image in images)
+
+
 class Observation(NamedTuple):
     """A path the plan relied on without changing it."""
 
