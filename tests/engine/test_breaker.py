@@ -156,6 +156,12 @@ def test_three_failures_in_a_row_open_it(bank: Bank) -> None:
     assert "a failed 3 times in a row" in waits.why
 
 
+def test_what_failed_once_did_not_fail_in_a_row() -> None:
+    """A breaker that was tried again, or was told that nobody is let in, opens after one failure."""
+    assert sentence_of(BreakerOpened("a", 1, 2, "exit 1")) == "a failed once and is left alone for a while"
+    assert sentence_of(BreakerOpened("a", 3, 1, "exit 1")) == "a failed 3 times in a row and is left alone for a while"
+
+
 def test_bad_work_that_finished_opens_nothing(bank: Bank) -> None:
     """An agent whose work never passes is the router's business: its breaker stays closed."""
     for _ in range(20):

@@ -145,6 +145,7 @@ def test_everybody_is_ranked_or_rejected_whatever_the_order(
         (_candidate("a", capabilities=frozenset({"edit", "person"})), "Add x", "is a person"),
         (_candidate("a"), "Do this by hand", "cannot be asked like a person"),
         (_candidate("a", breaker="OPEN", failures=3), "Add x", "failed 3 times in a row"),
+        (_candidate("a", breaker="OPEN", failures=1), "Add x", "failed once and is left alone"),
         (_candidate("a", breaker="HALF_OPEN", failures=3), "Add x", "is being tried by one attempt"),
     ],
 )

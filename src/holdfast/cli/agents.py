@@ -13,6 +13,7 @@ from holdfast.cli.screen import Screen, shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import duration
 from holdfast.errors import InvalidInput, NotAWorkspace
+from holdfast.model.words import in_a_row
 
 if TYPE_CHECKING:
     from holdfast.engine.roster import Entry
@@ -126,7 +127,7 @@ def _about(entry: Entry) -> str:
     if entry.breaker == "HALF_OPEN":
         return "failed before, and is being tried by one attempt right now"
     return (
-        f"failed {entry.failures} times in a row, not well for {duration(entry.unwell_ms)}; tried again in "
+        f"failed {in_a_row(entry.failures)}, not well for {duration(entry.unwell_ms)}; tried again in "
         f"{duration(entry.waits_ms)}, at once with: holdfast agents --again {entry.agent.name}"
     )
 

@@ -34,6 +34,7 @@ from holdfast.engine.escalation import AdapterCrashed, BreakerOpened, Escalation
 from holdfast.engine.past import Outcome, with_attempt
 from holdfast.model.agent import Ending
 from holdfast.model.canonical import Json
+from holdfast.model.words import in_a_row
 from holdfast.sandbox.daemon import Identity, identity_of, is_alive
 from holdfast.store.adapters import Adapter, Adapters, BreakerState
 from holdfast.store.resilience import ResilienceLog
@@ -266,8 +267,7 @@ def is_ready(row: Adapter, now: int, tuning: Tuning = TUNING) -> bool:
 
 
 def _pausing(row: Adapter, tuning: Tuning) -> Waits:
-    times = "once" if row.failures == 1 else f"{row.failures} times in a row"
-    return Waits(f"{row.name} failed {times}, so it is left alone", paused_until_ns(row, tuning))
+    return Waits(f"{row.name} failed {in_a_row(row.failures)}, so it is left alone", paused_until_ns(row, tuning))
 
 
 def _our_probe() -> str:

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from holdfast.model.agent import Attempt, Delegation
 from holdfast.model.canonical import Json
+from holdfast.model.words import in_a_row
 
 REPEATEDLY = 3
 
@@ -66,7 +67,7 @@ def sentence_of(subject: Escalation) -> str:
     """For a person."""
     match subject:
         case BreakerOpened():
-            return f"{subject.agent} failed {_times(subject.failures)} in a row and is left alone for a while"
+            return f"{subject.agent} failed {in_a_row(subject.failures)} and is left alone for a while"
         case AcceptanceFailed():
             return f"{subject.agent} finished {subject.task} {_times(subject.times)}, and its work passed never"
         case TimedOut():

@@ -32,6 +32,7 @@ from holdfast.engine.routing_file import RoutingDecision, decision_for
 from holdfast.errors import Blocked, InvalidInput
 from holdfast.model.agent import Capability
 from holdfast.model.path import printable
+from holdfast.model.words import in_a_row
 from holdfast.store.adapters import BreakerState
 
 TermName = Literal["success", "cost", "speed", "fit", "steady"]
@@ -136,7 +137,7 @@ def _rejection(candidate: Candidate, needs: TaskNeeds) -> str:
     if candidate.ready or candidate.breaker == "CLOSED":
         return ""
     if candidate.breaker == "OPEN":
-        return f"failed {candidate.failures} times in a row and is left alone for a while"
+        return f"failed {in_a_row(candidate.failures)} and is left alone for a while"
     return "failed before and is being tried by one attempt right now"
 
 
@@ -195,7 +196,8 @@ def _steady(candidate: Candidate) -> Term:
         return _term("steady", 0.0, "would be tried again after failures")
     if not candidate.failures:
         return _term("steady", 1.0, "no failures in a row")
-    return _term("steady", 1 / (1 + candidate.failures), f"{candidate.failures} failures in a row")
+    seen = "the last attempt failed" if candidate.failures == 1 else f"{candidate.failures} failures in a row"
+    return _term("steady", 1 / (1 + candidate.failures), seen)
 
 
 def _decided(decision: RoutingDecision, ranking: Sequence[Ranked], out: dict[str, str]) -> Ranked:
