@@ -75,6 +75,7 @@ def test_verification_left_to_the_agent(guarded: Any) -> None:
         (("--verify-mode", "skip"), "--skip-verification REASON"),
         (("--verify-mode", "auto", "--skip-verification", "docs"), "skips nothing"),
         (("--interrupt-before", "sleep"), "'sleep' is not one of"),
+        (("--max-tasks", "0"), "0 is not in the range"),
     ],
 )
 def test_options_that_contradict_each_other(guarded: Any, words: tuple[str, ...], message: str) -> None:
@@ -85,6 +86,14 @@ def test_options_that_contradict_each_other(guarded: Any, words: tuple[str, ...]
     assert message in done.err
 
 
+def test_after_the_last_landing_nothing_is_interrupted(guarded: Any) -> None:
+    """--interrupt-after land, and nothing is left: the run is done, and nobody is told to resume it."""
+    here = mapped(guarded, "Create a.py")
+    done = here.fresh("run", "--agent", "mine", "--yes", "--interrupt-after", "land")
+    assert done.status == 0 and "Done: 1 of 1 task done." in done.out and "resume" not in done.out, done
+    assert here("tasks", "--json").document["status"] == "FINISHED"
+
+
 def test_a_run_interrupted_after_each_landing(guarded: Any) -> None:
     """--interrupt-after land: the run stops when a task has landed, and resume takes it to the next one."""
     here = mapped(guarded, "Create a.py", "Create b.py")
@@ -92,9 +101,8 @@ def test_a_run_interrupted_after_each_landing(guarded: Any) -> None:
     assert boxes(here) == "x."
     assert "interrupted after" in first.out + first.err
     assert "holdfast resume" in first.out + first.err
-    here.fresh("resume", "--yes")
-    assert boxes(here) == "xx"
     assert here.fresh("resume", "--yes").status == 0
+    assert boxes(here) == "xx"
     assert here.fresh("tasks", "--json").document["status"] == "FINISHED"
 
 

@@ -53,7 +53,7 @@ class AskedOfRun(AskedOfBudget):
     agent: str
     parallel: int | None
     attempts: int
-    max_tasks: int
+    max_tasks: int | None
     only: tuple[str, ...]
     ask: tuple[AskAt, ...]
     on_failure: OnTaskFailure
@@ -90,7 +90,7 @@ def run_options(command: _Command) -> _Command:
         click.option("--agent", default="auto", metavar="NAME", help="Who does the work; auto chooses for each task."),
         click.option("--parallel", type=click.IntRange(1, _MOST_PARALLEL), help="So many agents at once."),
         click.option("--attempts", type=click.IntRange(1, _MOST_ATTEMPTS), default=3, help="For a task; 3 if unsaid."),
-        click.option("--max-tasks", type=click.IntRange(min=0), default=0, help="Begin no more than so many."),
+        click.option("--max-tasks", type=click.IntRange(min=1), help="Begin no more than so many."),
         click.option("--only", multiple=True, metavar="TASK", help="Only these: number, id or its beginning."),
         budget_options,
         click.option("--ask", multiple=True, type=click.Choice(ASKS), help="Ask a person besides what policy asks."),
@@ -130,7 +130,7 @@ def options_of(asked: AskedOfRun, settings: RunSettings) -> RunOptions:
     return RunOptions(
         agent=asked["agent"],
         parallel=asked["parallel"] or settings.parallel,
-        most_tasks=asked["max_tasks"],
+        most_tasks=asked["max_tasks"] or 0,
         attempts=asked["attempts"],
         within_ms=_duration(asked["within"], "--within"),
         budget=settings.budget.with_said(budget_asked(asked)),

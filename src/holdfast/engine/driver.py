@@ -168,6 +168,8 @@ class Driver:
         if stopping:
             self._leave()
             limit = self._world.exhausted(book, self._worked_ms)
+            if not limit and stopping == self._outcomes.stopped and self._all_is_done():
+                return "FINISHED", ""  # interrupted after a landing that was the last
             return ("LIMIT", limit) if limit else ("STOPPED", stopping)
         if self._outcomes.short:  # those who work have their own share of the budget: it is not lost
             return None if book.counted("IN_PROGRESS") else ("LIMIT", self._outcomes.short)
@@ -181,6 +183,10 @@ class Driver:
             return None
         waiting = book.counted("NEEDS_REVIEW")
         return ("WAITING", f"{waiting} need a person") if waiting else ("FINISHED", "")
+
+    def _all_is_done(self) -> bool:
+        left = self._book.counted("IN_PROGRESS", "VALIDATING", "NEEDS_REVIEW", "DEFERRED")
+        return not left and not self._waits_for_time() and not any(True for _ in self._startable())
 
     def _close(self, state: RunState, because: str) -> RunRecord:
         book = self._book
