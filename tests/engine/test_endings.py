@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
@@ -379,3 +380,20 @@ def test_a_record_that_nobody_can_read_keeps_nothing_from_being_settled(tmp_path
     ground.hf.recover()
     assert {name: (ground / name).read_bytes() for name in _FILES} == _FILES
     assert ground.statuses() == ground.ledger_statuses() == ["ROLLED_BACK"]
+
+
+@pytest.mark.parametrize(
+    ("point", "between"),
+    [("prepared", []), ("flipped", ["APPLYING"]), ("committed", ["APPLYING", "VERIFYING", "HEALTH_CHECKING"])],
+)
+def test_a_killed_one_tells_how_far_it_came(tmp_path: Path, point: str, between: list[str]) -> None:
+    """What the disk proves is in the history, with the time at which recovery found it; the rest is left out."""
+    before = time.time_ns()
+    ground = _died(tmp_path / "workspace", point)
+    row, document = ground.hf.show(ground.hf.log()[0].id)
+    history = execution_document(row, document)["history"]
+    end = ["COMPLETED"] if point == "committed" else ["FAILED", "ROLLED_BACK"]
+    assert [moment["status"] for moment in history] == ["PENDING", "VALIDATING", "BACKING_UP", *between, *end]
+    times = [moment["at_ns"] for moment in history]
+    assert times == sorted(times) and before <= times[0] <= times[2] < times[-1] <= time.time_ns()
+    assert len(set(times[3:])) == 1

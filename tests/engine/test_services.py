@@ -298,6 +298,19 @@ def _die(ground: Ground, point: str, *steps: Step, health: tuple[HealthCheck, ..
     ground.hf = Ground(ground.path).hf
 
 
+@pytest.mark.parametrize(("point", "between"), [("applied", ["APPLYING"]), ("commit", ["APPLYING", "VERIFYING"])])
+def test_a_killed_one_tells_whether_it_came_to_its_actions(
+    ground: Ground, site: LittleSite, point: str, between: list[str]
+) -> None:
+    """A service action that was done comes after the files were verified, and the history says so."""
+    _die(ground, point, put("site.conf", b"two"), RESTART)
+    ground.hf.recover()
+    (row,) = ground.hf.log()
+    history = [moment[0] for moment in row.summary["history"]]  # type: ignore[index,union-attr]
+    assert history == ["PENDING", "VALIDATING", "BACKING_UP", *between, "FAILED", "ROLLED_BACK"]
+    assert site.answer() == (200, b"one")
+
+
 def test_accepting_leaves_what_cannot_be_taken_back_and_says_so(ground: Ground, api: Api) -> None:
     """After a crash recovery asks for a person; `--accept` closes it as FAILED with what stands, and life goes on."""
     before = ground.tree()

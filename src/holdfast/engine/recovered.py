@@ -152,6 +152,8 @@ def _ended(begun: Execution, found: Unsettled, measured: _Ended, deeds: Sequence
         begun = replace(begun, errors=(*begun.errors, *undone))
         return advanced(_measured(begun, found, measured), "PARTIAL" if undone else "COMPLETED", now)
     if begun.status != "FAILED":
+        for status in _reached(begun, found, deeds):
+            begun = advanced(begun, status, now)
         begun = advanced(begun, "FAILED", now)
     taken_back = (*begun.taken_back, *found.taken_back)
     begun = replace(begun, errors=begun.errors or (NOT_FINISHED,), taken_back=taken_back)
@@ -162,6 +164,16 @@ def _ended(begun: Execution, found: Unsettled, measured: _Ended, deeds: Sequence
         left = tuple(f"{printable(item.path)} {item.detail}" for item in found.left)
         return replace(begun, errors=(*begun.errors, *left))
     return advanced(begun, "ROLLED_BACK", now)
+
+
+def _reached(begun: Execution, found: Unsettled, deeds: Sequence[Deed]) -> tuple[Status, ...]:
+    """What it came to after it was prepared, as far as the disk proves it: something had moved, or a service action
+    was done, which comes after the paths were verified. How far it came beyond that nobody knows."""
+    if begun.status != "BACKING_UP":
+        return ()
+    if any(not deed.failure for deed in deeds):
+        return "APPLYING", "VERIFYING"
+    return ("APPLYING",) if found.had_moved else ()
 
 
 def _measured(execution: Execution, found: Unsettled, measured: _Ended) -> Execution:

@@ -62,6 +62,8 @@ class Unsettled(NamedTuple):
     proven: int = 0
     # What was taken back outside the files by whoever finished it, in words.
     taken_back: tuple[str, ...] = ()
+    # Did recovery meet something that had moved?
+    had_moved: bool = False
 
 
 class Waiting(NeedsHuman):
@@ -107,11 +109,11 @@ def accept_divergence(site: Site, is_unsettled: IsUnsettled) -> Unsettled | None
         return recover(site, is_unsettled)
     known = _trusted_log(site, head)
     log = _as_standing(site, head.txn, known, is_unsettled) or known
-    left = roll_back(site, head.txn, log).divergence
+    left, _, had_moved = roll_back(site, head.txn, log)
     if not left:
-        return Unsettled(head.txn, "ABORTED", log.header, log.root, len(log.ops), True)
+        return Unsettled(head.txn, "ABORTED", log.header, log.root, len(log.ops), True, had_moved=had_moved)
     write_head(site.calls, site.journal(), Head("LEFT", head.txn, log.root))
-    return Unsettled(head.txn, "LEFT", log.header, log.root, len(log.ops), True, left)
+    return Unsettled(head.txn, "LEFT", log.header, log.root, len(log.ops), True, left, had_moved=had_moved)
 
 
 def leave(site: Site, found: Unsettled, standing: Sequence[Divergence]) -> Unsettled:
@@ -181,9 +183,12 @@ def _take_back(site: Site, head: Head, is_unsettled: IsUnsettled) -> Unsettled:
             f"{head.txn} is not settled: all of it was rolled back except what somebody else changed since: {names}",
             hint=f"{_old_content(log, outcome.divergence)}Put it right (a copy of the old content will do) and run "
             "'holdfast recover', or keep what is there with 'holdfast recover --accept'.",
-            found=Unsettled(head.txn, "OPEN", log.header, log.root, len(log.ops), True, outcome.divergence),
-        )
-    return Unsettled(head.txn, "ABORTED", log.header, log.root, len(log.ops), True)
+            found=Unsettled(
+                head.txn, "OPEN", log.header, log.root, len(log.ops), True, outcome.divergence,
+                had_moved=outcome.had_moved,
+            ),
+        )  # fmt: skip
+    return Unsettled(head.txn, "ABORTED", log.header, log.root, len(log.ops), True, had_moved=outcome.had_moved)
 
 
 def _old_content(log: Log, divergence: Sequence[Divergence]) -> str:

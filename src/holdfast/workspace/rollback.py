@@ -22,11 +22,13 @@ from holdfast.workspace.staging import FEW
 class RolledBack(NamedTuple):
     """What a rollback found. Empty `divergence`: everything of ours was taken back and stands as before.
 
-    `untouched` are planned paths that never moved and hold somebody else's change.
+    `untouched` are planned paths that never moved and hold somebody else's change. `had_moved`: something stood as
+    planned, so the change had begun to be applied.
     """
 
     divergence: tuple[Divergence, ...]
     untouched: frozenset[str]
+    had_moved: bool = False
 
 
 def why_not_restorable(ops: tuple[Op, ...]) -> str:
@@ -95,11 +97,13 @@ def roll_back(site: Site, txn: str, log: Log) -> RolledBack:
     flipper = Flipper(site, txn, log)
     divergence: list[Divergence] = []
     standings: dict[str, Standing] = {}
+    had_moved = False
     for op in reversed(log.ops):
         try:
             # The first operation on a path is looked at last and has the last word about it.
             standings[op.path] = standing = flipper.standing(op)
             if standing == "after":
+                had_moved = True
                 flipper.backward(op)
             elif standing == "foreign":
                 copy = flipper.made_again(op)
@@ -121,7 +125,7 @@ def roll_back(site: Site, txn: str, log: Log) -> RolledBack:
     if not divergence:
         write_head(site.calls, site.state.directory(JOURNAL), Head("ABORTED", txn, log.root))
         site.calls.point("aborted")
-    return RolledBack(tuple(divergence), frozenset(untouched))
+    return RolledBack(tuple(divergence), frozenset(untouched), had_moved)
 
 
 def set_time(site: Site, path: str, mtime_ns: int, inode: int | None = None) -> None:
