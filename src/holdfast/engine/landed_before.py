@@ -57,8 +57,8 @@ def landed_elsewhere(
     file calls open."""
     found = [
         record
-        for record in newest_records(Runs(records), file.path, "COMPLETED")
-        if record.task in wanted and record.run != run and not is_gone(records, record.execution)
+        for record in newest_records(Runs(records), file.path, "COMPLETED", run)
+        if record.task in wanted and not is_gone(records, record.execution)
     ]
     asked = set(_asked_for_again(records, file.path, data, [record for record in found if record.task in open_ones]))
     return tuple(record for record in found if record.task not in asked)

@@ -129,9 +129,9 @@ def task_records(runs: Runs, run: str) -> dict[str, TaskRecord]:
     return {row.task: _from_document(row.document) for row in runs.tasks(run)}
 
 
-def newest_records(runs: Runs, roadmap: str, state: TaskState) -> list[TaskRecord]:
-    """Of the tasks that moved into this state last, in whichever run over that roadmap, how they stand there."""
-    return [_from_document(row.document) for row in runs.newest(roadmap) if row.state == state]
+def newest_records(runs: Runs, roadmap: str, state: TaskState, but: str = "") -> list[TaskRecord]:
+    """Of the tasks that moved into this state last, in whichever run over that roadmap but this one, how they stand."""
+    return [_from_document(row.document) for row in runs.newest(roadmap, state, but)]
 
 
 def _document(record: TaskRecord) -> dict[str, Json]:

@@ -118,14 +118,15 @@ class Runs(Tables):
         return [_task(row) for row in rows]
 
     @dependable
-    def newest(self, roadmap: str) -> list[TaskRow]:
-        """Of every task, how it moved last, in whichever run over this roadmap."""
+    def newest(self, roadmap: str, state: str, but: str) -> list[TaskRow]:
+        """Of every task how it moved last, in whichever run over this roadmap, where it moved into this state and not
+        in the run `but`."""
         if not self.exist():
             return []
         rows = self._db.execute(  # SQLite takes the other columns from the row that has the maximum
-            "SELECT t.run, t.task, t.state, t.adapter_id, max(t.at_ns), t.document FROM tasks t JOIN runs r"
-            " ON r.id=t.run WHERE r.roadmap=? GROUP BY t.task",
-            (roadmap,),
+            "SELECT * FROM (SELECT t.run, t.task, t.state, t.adapter_id, max(t.at_ns), t.document FROM tasks t"
+            " JOIN runs r ON r.id=t.run WHERE r.roadmap=? GROUP BY t.task) WHERE state=? AND run<>?",
+            (roadmap, state, but),
         )
         return [_task(row) for row in rows]
 
