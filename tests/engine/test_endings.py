@@ -397,3 +397,18 @@ def test_a_killed_one_tells_how_far_it_came(tmp_path: Path, point: str, between:
     times = [moment["at_ns"] for moment in history]
     assert times == sorted(times) and before <= times[0] <= times[2] < times[-1] <= time.time_ns()
     assert len(set(times[3:])) == 1
+
+
+def test_steps_outlast_a_record_that_was_broken_off(tmp_path: Path) -> None:
+    """Killed between the entry of a change that was rolled back and its row: its steps are known all the same."""
+    ground = guard(tmp_path, _FILES)
+
+    def die() -> None:
+        again = Ground(tmp_path, FaultyCalls(KillAt("put-away")))
+        again.ready(again.plan(*_STEPS, health=(_UNWELL,))).execute()
+
+    assert in_child(die) == -9
+    ground.hf.recover()
+    _, document = ground.hf.show(ground.hf.log()[0].id)
+    assert document is not None
+    assert (document["status"], document["steps_executed"]) == ("ROLLED_BACK", len(_STEPS))

@@ -1,8 +1,8 @@
-"""Settle a finished transaction: ledger first, then its folder, then the tables.
+"""Settle a finished transaction: ledger first, then its folder and the tables; what has the steps goes last.
 
     COMMITTED ─▶ ledger entry ─▶ folder to kept/ ─▶ row
     LEFT      ─▶ the same, with what was left to a person
-    ABORTED   ─▶ ledger entry ─▶ folder removed  ─▶ row
+    ABORTED   ─▶ ledger entry ─▶ row ─▶ folder removed
     OPEN      ─▶ ledger entry, which says so     ─▶ row; the folder stays, since a person has to decide
 
 Each step can be repeated: a crash between any two is finished by the next verb with the same outcome.
@@ -65,10 +65,10 @@ def settle(site: Site, ledger: Ledger, records: Records, closing: Closing) -> En
     site.calls.point("in-ledger")
     if closing.outcome in ("COMMITTED", "LEFT"):
         keep(site, closing.txn)
-    elif closing.outcome == "ABORTED":
-        remove_stage(site, closing.txn)
     site.calls.point("put-away")
     project(records, entry, closing.execution)
+    if closing.outcome == "ABORTED":
+        remove_stage(site, closing.txn)
     return entry
 
 
