@@ -83,7 +83,6 @@ def test_a_task_that_fails_is_told_and_tried_again(guarded: Any) -> None:
     done = here.fresh("run", "--agent", "mine", "--yes", "--attempts", "1")
     assert done.status == 11, done.err
     assert states(here) == ["FAILED", "BLOCKED", "COMPLETED"]
-    assert "attempt 1 did not land (mine did not do the task in 2 rounds: " in done.err
     assert done.out.splitlines()[-1] == "Go on with: holdfast retry --failed"
     assert "x = (" not in [path.read_text() for path in here.directory.glob("*.py")]
     text = (here.directory / "ROADMAP.md").read_text()
@@ -94,6 +93,16 @@ def test_a_task_that_fails_is_told_and_tried_again(guarded: Any) -> None:
     again = here.fresh("retry", "--failed", "--yes")
     assert again.status == 0, again.err
     assert boxes(here) == "xxx" and text.count("badly") == 1
+
+
+@pytest.mark.long
+def test_mending_is_no_other_attempt(guarded: Any) -> None:
+    """An agent that did nothing, and nothing when it was shown that, made one attempt in two rounds."""
+    here = mapped(guarded, "Tidy up")
+    script(here).write_text("print('All tidy.')\n")
+    done = here.fresh("run", "--agent", "mine", "--yes", "--attempts", "1")
+    assert done.status == 11 and "attempt 1 did not land (mine did not do the task in 2 rounds: " in done.err, done.err
+    assert "(1 attempt): " in done.out and "2 attempts" not in done.out + done.err
 
 
 @pytest.mark.long
