@@ -145,6 +145,10 @@ def test_ctrl_c_at_the_question_changes_nothing(guarded: Any, terminal: Terminal
     process = start(guarded, terminal, "apply", file)
     terminal.read_until("d(iff)] ")
     process.send_signal(signal.SIGINT)
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:  # it came in the moment before the read began: a person presses again
+        process.send_signal(signal.SIGINT)
     assert process.wait(20) == 130
     assert "Nothing was changed." in terminal.read_all()
 
