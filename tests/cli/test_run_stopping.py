@@ -44,7 +44,7 @@ def ended(process: subprocess.Popen[bytes], seconds: float = 20) -> tuple[int, s
 
 def goes_on(here: Any) -> None:
     """Nothing of the agent is left; told to hurry, the rest lands, and the first task is not done twice."""
-    wait_until(lambda: not agents_alive(here), 5)
+    wait_until(lambda: not agents_alive(here), 20)
     assert (boxes(here), commits(here)) == ("x..", ["1.1 Create a.py"])
     agent = script(here)
     agent.write_text(agent.read_text().replace(NO_HURRY, "pass"))

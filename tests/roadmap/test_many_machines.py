@@ -353,7 +353,7 @@ def test_a_machine_whose_disk_is_full_gives_the_task_back(based: Callable[..., B
 
 def test_a_dead_workers_task_is_taken_over_within_two_leases(based: Callable[..., Base]) -> None:
     """kill -9 in the middle of the work: another worker has it before two leases are over, and no attempt is used."""
-    base = based(tasks=1, seconds=(3.0, 3.0))
+    base = based(tasks=1, seconds=(10.0, 10.0))
     first = base.worker("first", lease=LEASE_S)
     first.says("listens")
     run = base.run()
