@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from guarded import USER
 from holdfast.errors import InvalidInput, SandboxUnavailable, Unsupported
 from holdfast.sandbox.confined import SHIFT, is_real_root
 from sandbox.cell import PLAIN, SECRET, Cell, attempt, contents, said, stayed_in
@@ -194,6 +195,23 @@ def test_named_files_are_readable_by_their_owner_only_as_named(cell: Cell) -> No
     assert SECRET.decode() in said(ran)
     assert "cannot create" in said(ran)
     assert cell.secret.read_bytes() == SECRET
+
+
+def test_a_cache_can_be_written_to_and_stays_as_it_is(cell: Cell) -> None:
+    """A program sees what is in it, adds to it and changes it; the next one, and the host, see none of that."""
+    cache = cell.place / "ca,che:x" / "cache"
+    (cache / "00").mkdir(parents=True)
+    (cache / "00" / "built").write_bytes(b"before\n")
+    if not cell.root and os.geteuid() == 0:
+        for path in (cache.parent, cache, *cache.rglob("*")):
+            os.chown(path, USER, USER)
+    profile = PLAIN._replace(overlaid=(str(cache),))
+    words = f"cd '{cache}' && cat 00/built && echo poisoned > 00/built && mkdir 01 && echo new > 01/new && cat */*"
+    for _ in range(2):
+        ran = cell.run("sh", "-ec", words, profile=profile)
+        assert ran.succeeded and said(ran) == "before\npoisoned\nnew\n"
+        assert contents(cache) == {"00/built": b"before\n"}
+    assert cell.written() == {}
 
 
 def test_a_writable_directory_is_the_real_one(cell: Cell) -> None:

@@ -142,7 +142,15 @@ def _check(command: Command, view: View, profile: Profile) -> None:
     if any("\0" in text for text in texts):
         raise InvalidInput("a NUL byte cannot be passed to a program")
     homes = (profile.home,) if profile.home else ()
-    for path in (view.path, view.base, *profile.readable, *profile.writable, *profile.hidden, *homes):
+    for path in (
+        view.path,
+        view.base,
+        *profile.readable,
+        *profile.overlaid,
+        *profile.writable,
+        *profile.hidden,
+        *homes,
+    ):
         if not path.startswith("/") or os.path.normpath(path) != path:
             raise InvalidInput(f"{printable(path)}: a sandbox wants absolute, plain paths")
     shown.check(view)

@@ -26,6 +26,8 @@ class Profile(NamedTuple):
     readable: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
+    # Directories that a program sees as they are and may write to; what it wrote is gone when it ends.
+    overlaid: tuple[str, ...] = ()
     proxy_socket: str = ""
     limits: Limits = Limits()
     # A directory that is HOME inside, and nowhere else; it outlives the run. Empty: one in memory that does not.

@@ -34,7 +34,7 @@ SCRATCH = f"{CORNER}/scratch"
 _OUR_PYTHON = f"{CORNER}/python"
 _NEEDED = ("/proc", "/dev", CORNER)
 
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _ETC_PLACE = "/etc"
 # No keys, no credentials, no host-wide settings of package managers, which may hold tokens.
 _ETC = """alternatives bash.bashrc ca-certificates ca-certificates.conf crypto-policies/back-ends debian_version fonts
@@ -96,7 +96,7 @@ def hidden_in_view(view: View, profile: Profile) -> tuple[str, ...]:
 def fences(mounts: tuple[Row, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The same list for Landlock: what may be read, and what may be written too."""
     readable = tuple(place for kind, _, place in mounts if kind in ("ro", "own-ro", "config"))
-    writable = tuple(place for kind, _, place in mounts if kind in ("rw", "own-rw", "view", "scratch"))
+    writable = tuple(place for kind, _, place in mounts if kind in ("rw", "own-rw", "view", "scratch", "over"))
     return readable, writable
 
 
@@ -112,7 +112,7 @@ def check(view: View) -> None:
 def _system(profile: Profile) -> list[Row]:
     found: list[Row] = [("proc", "", "/proc"), ("dev", "", "/dev"), ("scratch", "tmp", "/tmp")]
     found += [("scratch", "shm", "/dev/shm"), ("scratch", "tmp", "/var/tmp")]
-    for place in _SYSTEM:
+    for place in SYSTEM:
         if os.path.islink(place):
             found.append(("symlink", os.readlink(place), place))
         elif os.path.isdir(place):
@@ -151,6 +151,9 @@ def _pythons(view: str) -> list[Row]:
 def _named(profile: Profile) -> list[Row]:
     readable = [path for path in profile.readable if os.path.exists(path)]
     found: list[Row] = [("own-ro", os.path.realpath(path), os.path.normpath(path)) for path in readable]
+    found += [
+        ("over", os.path.realpath(path), os.path.normpath(path)) for path in profile.overlaid if os.path.isdir(path)
+    ]
     return found + [("rw", os.path.realpath(path), os.path.normpath(path)) for path in profile.writable]
 
 

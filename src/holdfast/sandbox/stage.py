@@ -76,12 +76,12 @@ class Mount:
 
     @property
     def cloned(self) -> bool:
-        return self.kind in ("ro", "rw", "own-ro", "own-rw", "base", "layer", "config")
+        return self.kind in ("ro", "rw", "own-ro", "own-rw", "base", "layer", "over", "config")
 
     @property
     def owned(self) -> bool:
         """Whether its owners are to appear inside as they are on the disk."""
-        return self.kind in ("own-ro", "own-rw", "base")
+        return self.kind in ("own-ro", "own-rw", "base", "over")
 
 
 def works_in_a_copy_of_us() -> bool:
@@ -136,6 +136,9 @@ def _prepared(spec: Spec) -> list[str]:
     if namespace >= 0:
         _drop()
     _scratch(f"{stage}/scratch", room)
+    for mount in mounts:
+        if mount.kind == "over":
+            mount.place = _overlaid(stage, mount.place)
     merged = _overlays(stage, lower.place, names)
     shown = merged or next(mount.place for mount in mounts if mount.destination == view)
     places = [word for mount in mounts if mount.kind != "config" for word in _words(mount, stage, shown)]
@@ -244,6 +247,8 @@ def _set_up(mounts: list[Mount]) -> str:
         if mount.content is not None:
             _make(mount.place, mount.content)
             continue
+        if mount.kind == "over":
+            os.mkdir(f"{mount.place}-over", 0o755)
         if stat.S_ISDIR(os.fstat(mount.fd).st_mode):
             os.mkdir(mount.place, 0o755)
         else:
@@ -316,6 +321,19 @@ def _overlays(stage: str, lower: str, layers: list[tuple[int, int]]) -> str:
     return lower if layers else ""
 
 
+def _overlaid(stage: str, lower: str) -> str:
+    """Where a directory stands that may be written to, and stays as it is. On a host that refuses overlays it looks
+    empty, which costs a program time and nothing else."""
+    upper = f"{stage}/scratch/{lower.rpartition('/')[2]}"
+    for place in (upper, f"{upper}-work"):
+        os.mkdir(place, 0o700)
+    options = f"userxattr,lowerdir={lower},upperdir={upper},workdir={upper}-work"
+    place = f"{lower}-over"
+    if _mount(b"overlay", place.encode(), b"overlay", _MS_NOSUID | _MS_NODEV, options.encode()) == 0:
+        return place
+    return upper
+
+
 def _forget_volatile(work: int) -> None:
     inside = f"/proc/self/fd/{work}/work/incompat"
     try:
@@ -331,7 +349,7 @@ def _words(mount: Mount, stage: str, shown: str) -> tuple[str, ...]:
     kind, destination = mount.kind, mount.destination
     if kind in ("ro", "own-ro"):
         return "--ro-bind", mount.place, destination
-    if kind in ("rw", "own-rw"):
+    if kind in ("rw", "own-rw", "over"):
         return "--bind", mount.place, destination
     if kind == "view":
         return "--bind", shown, destination

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 # kind, source, destination. Kinds: `ro`, `rw` as they are; `own-ro`, `own-rw` with owners as they are on the disk;
 # `view` (what the layers give); `scratch` (source: tmp, shm, home); `symlink` (source: its target);
+# `over` (what is written to it stays in memory, and goes with the program);
 # `hide` (source: empty, void); `proc`, `dev`. In the order in which they are mounted.
 # `config` is as `ro`, but for something in /etc that is shown with all others by the one row `etc`.
 Row = tuple[str, str, str]

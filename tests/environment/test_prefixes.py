@@ -1,0 +1,381 @@
+"""What a repository says never shows a place that holds more than programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from holdfast.environment.detect import environment_of
+from holdfast.environment.found import Environment, Shell
+from holdfast.environment.versions import installed_by_manager, pinned_by_pyenv
+from holdfast.sandbox.shown import SYSTEM, within
+
+SECRET = "not-for-programs"
+BASE = os.path.realpath(sys.base_prefix)
+
+
+class Place:
+    """A home with secrets in it, and a workspace below."""
+
+    def __init__(self, root: Path) -> None:
+        self.home, self.workspace = root / "home", root / "home" / "project"
+        for path in (self.home / ".ssh", self.home / ".config", self.workspace):
+            path.mkdir(parents=True)
+        (self.home / ".ssh" / "id_ed25519").write_text(SECRET)
+        (self.home / ".netrc").write_text(SECRET)
+
+    def found(self, **variables: str) -> Environment:
+        shell = Shell({"PATH": "/usr/bin:/bin", **variables}, str(self.home))
+        return environment_of(shell, str(self.workspace), ("", "web"))
+
+    def shows(self, found: Environment) -> list[str]:
+        """Every file of the home that would be visible, beyond the workspace and what is covered."""
+        seen = []
+        for path in self.home.rglob("*"):
+            real = os.path.realpath(path)
+            if path.is_file() and not within(str(path), str(self.workspace)):
+                shown = any(within(real, os.path.realpath(place)) for place in found.readable)
+                if shown and not any(within(real, os.path.realpath(place)) for place in found.hidden):
+                    seen.append(str(path))
+        return seen
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def environment_at(prefix: Path, python: str = sys.executable, base: str = BASE) -> None:
+    """A virtual environment as `python -m venv` would leave it."""
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    (prefix / "pyvenv.cfg").write_text(f"home = {base}/bin\n")
+    (prefix / "bin" / "python").symlink_to(os.path.realpath(python))
+    (prefix / "bin" / "python3").symlink_to("python")
+
+
+def python_at(prefix: Path) -> None:
+    """An installed Python: enough of one to have its shape."""
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "lib" / "python3.12").mkdir(parents=True)
+    (prefix / "lib" / "python3.12" / "os.py").touch()
+    (prefix / "bin" / "python3.12").write_text("#!/bin/sh\n")
+    (prefix / "bin" / "python3.12").chmod(0o755)
+    (prefix / "bin" / "python3").symlink_to("python3.12")
+
+
+def test_an_environment_of_the_project_brings_its_base(place: Place) -> None:
+    """`.venv` is in the workspace already; the Python that its links lead to is shown, with the name in between."""
+    real = place.home / ".local/share/uv/python/cpython-3.12.5-linux"
+    python_at(real)
+    (real.parent / "cpython-3.12-linux").symlink_to("cpython-3.12.5-linux")
+    environment_at(place.workspace / ".venv")
+    (place.workspace / ".venv/bin/python").unlink()
+    (place.workspace / ".venv/bin/python").symlink_to(real.parent / "cpython-3.12-linux/bin/python3.12")
+    found = place.found()
+    assert found.path == (f"{place.workspace}/.venv/bin",)
+    assert set(found.readable) == {str(real), str(real.parent / "cpython-3.12-linux")}
+    assert dict(found.variables)["VIRTUAL_ENV"] == f"{place.workspace}/.venv"
+
+
+def test_an_active_environment_elsewhere_is_shown(place: Place) -> None:
+    """Its packages, and not the file in which pip keeps its index and the token for it."""
+    active = place.home / "envs" / "work"
+    environment_at(active)
+    (active / "pip.conf").write_text(SECRET)
+    environment_at(place.workspace / ".venv")
+    found = place.found(VIRTUAL_ENV=str(active))
+    assert found.path[0] == f"{active}/bin" and str(active) in found.readable
+    assert found.hidden == (f"{active}/pip.conf",)
+    assert str(active / "pip.conf") not in place.shows(found)
+
+
+def test_environments_that_front_tools_keep_elsewhere(place: Place) -> None:
+    """poetry, pipenv and hatch name the folder after the project's path; no other project's is taken."""
+    other = place.home / ".cache/pypoetry/virtualenvs/project-AAAAAAAA-py3.11"
+    environment_at(other)
+    assert place.found().path == ()
+    mine = place.home / f".cache/pypoetry/virtualenvs/project-{hash_of(place.workspace)}-py3.11"
+    environment_at(mine)
+    assert place.found().path == (f"{mine}/bin",)
+
+
+FORGED = {
+    "a link for .venv": lambda p: (p.workspace / ".venv").symlink_to(p.home),
+    "a link for .venv to another's environment": lambda p: (
+        environment_at(p.home / "other" / "env"),
+        (p.workspace / ".venv").symlink_to(p.home / "other" / "env"),
+    ),
+    "a link for .tox": lambda p: (
+        environment_at(p.home / "other" / "env"),
+        (p.workspace / ".tox").symlink_to(p.home / "other"),
+    ),
+    "a link above .venv": lambda p: (
+        environment_at(p.home / "other" / ".venv"),
+        (p.workspace / "web").symlink_to(p.home / "other"),
+    ),
+    "a .python-version with a whole path": lambda p: (p.workspace / ".python-version").write_text(f"{p.home}/.ssh\n"),
+    "a .tool-versions that climbs": lambda p: (p.workspace / ".tool-versions").write_text("nodejs ../../../../.ssh\n"),
+    "a link for its interpreter": lambda p: (
+        environment_at(p.workspace / ".venv"),
+        (p.workspace / ".venv/bin/python3").unlink(),
+        (p.home / "bin").mkdir(),
+        (p.home / "bin" / "tool").write_text("#!/bin/sh\n"),
+        (p.home / "bin" / "tool").chmod(0o755),
+        (p.workspace / ".venv/bin/python3").symlink_to(p.home / "bin" / "tool"),
+    ),
+    "a pyvenv.cfg": lambda p: (
+        environment_at(p.workspace / ".venv"),
+        (p.workspace / ".venv" / "pyvenv.cfg").write_text(f"home = {p.home}/.ssh\n"),
+    ),
+    "a .pth": lambda p: (
+        environment_at(p.workspace / ".venv"),
+        (p.workspace / ".venv/lib/python3.11/site-packages/x.pth").write_text(f"{p.home}/.ssh\n"),
+    ),
+    "a direct_url.json": lambda p: (
+        environment_at(p.workspace / ".venv"),
+        (p.workspace / ".venv/lib/python3.11/site-packages/x-1.dist-info").mkdir(),
+        (p.workspace / ".venv/lib/python3.11/site-packages/x-1.dist-info/direct_url.json").write_text(
+            json.dumps({"url": f"file://{p.home}/.ssh", "dir_info": {"editable": True}})
+        ),
+    ),
+    "a .python-version": lambda p: (p.workspace / ".python-version").write_text("../../.ssh\n"),
+    "a .tool-versions": lambda p: (p.workspace / ".tool-versions").write_text(f"python path:{p.home}/.ssh\n"),
+    "a mise.toml": lambda p: (p.workspace / "mise.toml").write_text('[tools]\npython = "../../../../.ssh"\n'),
+    "a package.json": lambda p: (p.workspace / "package.json").write_text('{"packageManager": "npm@../../../.ssh"}'),
+    "a home that looks like a Python": lambda p: (
+        (p.home / "lib" / "python3.12").mkdir(parents=True),
+        (p.home / "lib" / "python3.12" / "os.py").touch(),
+        environment_at(p.workspace / ".venv"),
+        (p.home / "bin").mkdir(),
+        (p.home / "bin" / "python3.12").write_text("#!/bin/sh\n"),
+        (p.home / "bin" / "python3.12").chmod(0o755),
+        (p.workspace / ".venv/bin/python3").unlink(),
+        (p.workspace / ".venv/bin/python3").symlink_to(p.home / "bin" / "python3.12"),
+    ),
+    "secrets that look like a Python": lambda p: (
+        python_at(p.home / ".ssh" / "x"),
+        (p.home / ".ssh" / "x" / "key").write_text(SECRET),
+        environment_at(p.workspace / ".venv"),
+        (p.workspace / ".venv/bin/python3").unlink(),
+        (p.workspace / ".venv/bin/python3").symlink_to(p.home / ".ssh/x/bin/python3.12"),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_repository_cannot_have_anything_shown(place: Place, what: str) -> None:
+    """Whatever it forges, no file of the home becomes visible, and nothing outside of installed programs."""
+    FORGED[what](place)
+    found = place.found()
+    assert place.shows(found) == []
+    assert [p for p in found.readable if not within(p, BASE) and not any(within(p, s) for s in SYSTEM)] == []
+
+
+def test_what_others_can_write_is_not_shown(place: Place) -> None:
+    """An environment that everybody can write to is named with the reason, and not used."""
+    active = place.home / "envs" / "work"
+    environment_at(active)
+    active.chmod(0o777)
+    found = place.found(VIRTUAL_ENV=str(active))
+    assert str(active) not in found.readable
+    assert any("the active virtual environment" in remark for remark in found.remarks)
+
+
+def test_editable_packages_elsewhere_are_named(place: Place) -> None:
+    """Their source is not shown by itself; the remark says how to show it."""
+    (place.home / "lib-source").mkdir()
+    environment_at(place.workspace / ".venv")
+    record = place.workspace / ".venv/lib/python3.11/site-packages/mylib-1.0.dist-info"
+    record.mkdir()
+    url = {"url": f"file://{place.home}/lib-source", "dir_info": {"editable": True}}
+    (record / "direct_url.json").write_text(json.dumps(url))
+    found = place.found()
+    assert any("mylib is installed from" in it and "[environment] readable" in it for it in found.remarks)
+    assert not any("lib-source" in path for path in found.readable)
+
+
+def test_versions_are_plain_names(place: Place) -> None:
+    """The nearest .python-version decides; what is no name of an installed version finds nothing."""
+    shell = Shell({}, str(place.home))
+    python_at(place.home / ".pyenv/versions/3.12.1")
+    (place.home / ".python-version").write_text("3.12.1\n")
+    assert list(pinned_by_pyenv(shell, str(place.workspace))) == [f"{place.home}/.pyenv/versions/3.12.1"]
+    (place.workspace / ".python-version").write_text("9.9.9\n")
+    assert list(pinned_by_pyenv(shell, str(place.workspace))) == []
+    python_at(place.home / ".local/share/mise/installs/python/3.12.1")
+    (place.workspace / "mise.toml").write_text('[tools]\npython = ["3.12.1", "../x"]\n')
+    wanted = [f"{place.home}/.local/share/mise/installs/python/3.12.1"]
+    assert list(installed_by_manager(shell, str(place.workspace), "python")) == wanted
+
+
+def test_what_is_first_on_path_is_active(place: Place) -> None:
+    """An environment whose folder somebody put on PATH comes before the project's own; a pinned version does not."""
+    active = place.home / "envs" / "work"
+    environment_at(active)
+    environment_at(place.workspace / ".venv")
+    python_at(place.home / ".pyenv/versions/3.12.1")
+    (place.home / ".pyenv/version").write_text("3.12.1\n")
+    assert place.found(PATH=f"{active}/bin:/usr/bin").path == (f"{active}/bin",)
+    assert place.found(PATH="/usr/bin").path == (f"{place.workspace}/.venv/bin",)
+    shims = place.home / ".pyenv/shims"
+    shims.mkdir()
+    (shims / "python3").write_text("#!/bin/sh\n")
+    (shims / "python3").chmod(0o755)
+    (place.workspace / ".venv").rename(place.home / "elsewhere")
+    assert place.found(PATH=f"{shims}:/usr/bin").path == (f"{place.home}/.pyenv/versions/3.12.1/bin",)
+
+
+def node_at(prefix: Path) -> None:
+    (prefix / "lib" / "node_modules" / "npm").mkdir(parents=True)
+    programs(prefix / "bin", "node")
+
+
+def go_at(prefix: Path) -> None:
+    (prefix / "src" / "runtime").mkdir(parents=True)
+    programs(prefix / "bin", "go")
+
+
+def conda_at(prefix: Path) -> None:
+    python_at(prefix)
+    for name in ("etc/conda/activate.d", "conda-meta"):
+        (prefix / name).mkdir(parents=True)
+
+
+def programs(folder: Path, *names: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+
+
+def cargo_of(home: Path) -> None:
+    programs(home / ".cargo" / "bin", "cargo")
+    (home / ".cargo" / "registry").mkdir()
+    (home / ".rustup" / "toolchains").mkdir(parents=True)
+
+
+def corepack_of(place: Place) -> None:
+    (place.home / ".cache/node/corepack/v1/yarn/4.1.0").mkdir(parents=True)
+    (place.home / ".yarn/berry/cache").mkdir(parents=True)
+    (place.workspace / "package.json").write_text('{"packageManager": "yarn@4.1.0"}')
+
+
+def pipenv_of(place: Place) -> None:
+    (place.workspace / "Pipfile").touch()
+    environment_at(place.home / f".local/share/virtualenvs/project-{hash_of(place.workspace / 'Pipfile')}")
+
+
+def hash_of(path: Path) -> str:
+    return urlsafe_b64encode(sha256(os.fsencode(path)).digest()).decode()[:8]
+
+
+def pinned(place: Place, prefix: Path) -> None:
+    python_at(prefix)
+    (place.workspace / ".python-version").write_text("3.12.1\n")
+    (place.workspace / ".tool-versions").write_text("python 3.12.1\n")
+
+
+class Row(NamedTuple):
+    """A row of what people have: how it comes there, what their shell says, what is shown (relative to their home), and
+    where tokens can lie in it or beside it."""
+
+    make: Callable[[Place], object]
+    shell: dict[str, str]
+    shown: str
+    secrets: tuple[str, ...]
+
+
+ROWS = {
+    "a virtual environment": Row(
+        lambda p: environment_at(p.home / "e"), {"VIRTUAL_ENV": "e"}, "e", ("e/pip.conf", "e/.netrc", "e/.pypirc")
+    ),
+    "WORKON_HOME": Row(
+        lambda p: environment_at(p.home / "w" / f"project-{hash_of(p.workspace / 'Pipfile')}") or
+        (p.workspace / "Pipfile").touch(), {"WORKON_HOME": "w"}, "w", ()),
+    "uv elsewhere": Row(
+        lambda p: environment_at(p.home / "uv"), {"UV_PROJECT_ENVIRONMENT": "uv"}, "uv", ("uv/pip.conf",)
+    ),
+    "pipenv": Row(pipenv_of, {}, ".local/share/virtualenvs", ()),
+    "hatch": Row(
+        lambda p: environment_at(p.home / f".local/share/hatch/env/virtual/shop/{hash_of(p.workspace)}/shop"), {},
+        ".local/share/hatch/env/virtual/shop", (".local/share/hatch/config.toml",),
+    ),
+    "conda": Row(
+        lambda p: conda_at(p.home / "c"), {"CONDA_PREFIX": "c"}, "c",
+        ("c/.condarc", "c/conda-meta/state", "c/etc/conda/activate.d/env.sh", ".condarc"),
+    ),
+    "pyenv": Row(
+        lambda p: pinned(p, p.home / ".pyenv/versions/3.12.1"), {}, ".pyenv/versions/3.12.1",
+        (".pyenv/versions/3.12.1/pip.conf", ".pyenv/hooks"),
+    ),
+    "asdf": Row(
+        lambda p: pinned(p, p.home / ".asdf/installs/python/3.12.1"), {}, ".asdf/installs/python/3.12.1",
+        (".asdf/installs/python/3.12.1/pip.conf",),
+    ),
+    "mise": Row(
+        lambda p: pinned(p, p.home / ".local/share/mise/installs/python/3.12.1"), {},
+        ".local/share/mise/installs/python/3.12.1", (".local/share/mise/installs/python/3.12.1/pip.conf",),
+    ),
+    "pip --user": Row(
+        lambda p: [(p.home / f".local/lib/python3.{n}/site-packages").mkdir(parents=True) for n in range(9, 20)], {},
+        ".local/lib", (".local/share/keyrings/login.keyring", ".local/bin/token"),
+    ),
+    "node": Row(
+        lambda p: node_at(p.home / ".nvm/versions/node/v22"), {"PATH": ".nvm/versions/node/v22/bin"},
+        ".nvm/versions/node/v22",
+        (".nvm/versions/node/v22/etc/npmrc", ".nvm/versions/node/v22/lib/node_modules/npm/npmrc", ".npmrc"),
+    ),
+    "corepack": Row(
+        corepack_of, {}, ".yarn/berry/cache", (".yarnrc.yml", ".npmrc", ".cache/node/corepack/lastKnownGood.json")
+    ),
+    "cargo": Row(
+        lambda p: cargo_of(p.home), {}, ".cargo/registry",
+        (".cargo/credentials", ".cargo/credentials.toml", ".cargo/config.toml", ".cargo/config"),
+    ),
+    "Go": Row(
+        lambda p: (go_at(p.home / "sdk/go"), (p.home / "go/pkg/mod").mkdir(parents=True)),
+        {"PATH": "sdk/go/bin"}, "go/pkg/mod", (".config/go/env", ".netrc", ".gitconfig"),
+    ),
+    "Maven": Row(
+        lambda p: (p.home / ".m2/repository").mkdir(parents=True), {}, ".m2/repository",
+        (".m2/settings.xml", ".m2/settings-security.xml"),
+    ),
+}  # fmt: skip
+
+
+def test_what_a_tool_built_before_can_be_written_to(place: Place) -> None:
+    """Go's cache and cargo's target directory: shown under their names, as they are, where they are one's own."""
+    (place.home / ".cache/go-build").mkdir(parents=True)
+    cargo_of(place.home)
+    (place.home / "target").mkdir()
+    found = place.found(CARGO_TARGET_DIR=f"{place.home}/target")
+    assert set(found.overlaid) == {f"{place.home}/.cache/go-build", f"{place.home}/target"}
+    assert {("GOCACHE", f"{place.home}/.cache/go-build"), ("CARGO_TARGET_DIR", f"{place.home}/target")} <= set(
+        found.variables
+    )
+    assert place.found(GOCACHE=str(place.home), CARGO_TARGET_DIR=f"{place.home}/.ssh").overlaid == ()
+
+
+@pytest.mark.parametrize("what", ROWS)
+def test_tokens_that_lie_in_what_is_shown_are_covered(place: Place, what: str) -> None:
+    """Its programs and packages are shown; no file in which the tool keeps credentials is, in it or beside it."""
+    row = ROWS[what]
+    row.make(place)
+    for name in row.secrets:
+        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.home / name).write_text(SECRET)
+    shell = {name: f"{place.home}/{said}" for name, said in row.shell.items()}
+    found = place.found(**{**shell, "PATH": f"{shell.get('PATH', '')}:/usr/bin:/bin".lstrip(":")})
+    assert any(within(shown, f"{place.home}/{row.shown}") for shown in found.readable), found
+    assert [path for path in place.shows(found) if Path(path).read_bytes() == SECRET.encode()] == []
+    names = ("_TOKEN", "PASSWORD", "SECRET", "INDEX", "REGISTRY")
+    assert [name for name, _ in found.variables if any(word in name for word in names)] == []
