@@ -16,7 +16,7 @@ from holdfast.intake.roadmap import parse, renamed, tickable, ticked
 from holdfast.intake.roadmap.ids import MAX_ID, is_id
 from holdfast.model.task import Roadmap
 
-NAMES = st.sampled_from(["ROADMAP.md", "tasks.json", "TODO.txt"])
+NAMES = st.sampled_from(["ROADMAP.md", "tasks.json", "TODO.txt", "TODO.md", "todo.org", "plan.rst"])
 # Pieces of which odd files are made: whatever means something to a reader, next to whatever does not.
 PIECES = st.sampled_from(
     [b"- [ ] ", b"- [x] ", b"* [X]\t", b"1. [ ] ", b"2. ", b"- ", b"[ ] ", b"\n", b"\r\n", b"\r", b"\t", b"  ", b"    ",
@@ -42,7 +42,13 @@ LINES = st.sampled_from(
      b"  depends on T001, then after: more", b"  Blocked by Phase 1", b"```", b"  ```", b"````python", b"~~~",
      b"<!-- comment", b"-->", b"", b"", b"  ", b"Prose at the margin.", b"  Prose.", b"\xe2\x9c\x85 Signed",
      b"- \xe2\x9d\x8c listed sign", b"- [ ] nul \x00", b"- [ ] bad \xff", b"- [ ] \xc3\x9cber",
-     b"- [x] Ends it -->", b"## 2. Next", b"### 1.2 *Bold* area", b"## 3 Last #"]
+     b"- [x] Ends it -->", b"## 2. Next", b"### 1.2 *Bold* area", b"## 3 Last #",
+     b"| # | Task | Status |", b"|---|---|---|", b"| 1 | Mast | \xe2\x9c\x85 Done |",
+     b"| 2 | Boom \\| gaff | wip (40%) |", b"| 3 | Keel | |", b"|a|", b"| Phase | Progress |", b"|:-:|:-:|",
+     b"| 1 | 100% |", b"* TODO Row :tag:", b"** DONE Sail", b"*** WAIT [#A] Swim", b"#+TODO: A WAIT | B",
+     b"#+begin_src", b"#+end_src", b"Title", b"=====", b"-----", b"~~~~~", b".. todo:: Rest", b".. note::",
+     b"#. Eleven", b"### 2.1 Deck \xe2\x9c\x85", b"### 2.2 Hull \xe2\x9d\x8c", b"## Success criteria",
+     b"<details>", b"</details>", b" * star"]
 )  # fmt: skip
 FILES = st.tuples(st.lists(LINES, max_size=40), st.sampled_from([b"\n", b"\n", b"\r\n", b"\r"])).map(
     lambda parts: parts[1].join(parts[0])
@@ -250,9 +256,9 @@ def test_what_blocks_a_task_is_found_in_a_large_file(seldom: int) -> None:
     assert [task.after for task in found.tasks] == [(), (found.tasks[0].id,)]
 
 
-@pytest.mark.parametrize(("blanks", "tasks"), [(b"", 2), (b" ", 2), (b"  ", 1), (b"\t", 1)])
-def test_a_box_is_a_subtask_from_two_blanks_on(blanks: bytes, tasks: int) -> None:
-    """A box that is indented by one blank is a task of its own, by two or a tabulator a subtask of the one above."""
+@pytest.mark.parametrize(("blanks", "tasks"), [(b"", 2), (b" ", 1), (b"  ", 1), (b"\t", 1)])
+def test_a_box_is_a_subtask_from_one_blank_on(blanks: bytes, tasks: int) -> None:
+    """A box that is indented by one blank, by more or by a tabulator is a subtask of the one above."""
     for other in (b"- [ ] with a test", b"- [.] with a test", b"* [x] \xe2\x9c\x85 with a test"):
         found = parse(b"- [ ] Add the parser\n" + blanks + other + b"\n").tasks
         assert (len(found), len(found[0].subtasks)) == (tasks, 2 - tasks)
@@ -336,14 +342,16 @@ def test_an_unknown_id_cannot_be_ticked() -> None:
      b"# T01 a\n## b\n- [ ] c\n", b"`~~%d\n",
      b"```\n- [ ] Add it\n```\n", b"```\n- [ ] Add it\n", b"## Legend\n- [ ] Add it\n", b"<!--\n- [ ] Add it -->\n",
      b"# [ ] Add it\n- [ ] Part of it\n",
-     b"- [ ] Dep**end**s on %d\n", b"- [ ] a\n\n\n", b"- [ ] a\n  ```\n  depends on a\n  ```\n"],
+     b"- [ ] Dep**end**s on %d\n", b"| a%d | b |\n", b"| Task | Status |\n|---|---|\n| a | done |\n", b"* TODO a\n",
+     b"* TODO a\n#+begin_src\n", b"- %d\n", b"### %d. a\n", b"> - [ ] a\n",
+     b"- [ ] a\n\n\n", b"- [ ] a\n  ```\n  depends on a\n  ```\n"],
 )  # fmt: skip
-def test_thirty_thousand_odd_lines_are_read_in_time(line: bytes) -> None:
-    """Time grows with the file, not with its square: 30,000 lines of any kind take seconds at most."""
-    data = b"".join(line % n if b"%d" in line else line for n in range(30_000))
+def test_ten_thousand_odd_lines_are_read_in_time(line: bytes) -> None:
+    """Time grows with the file, not with its square: 10,000 lines of any kind take seconds at most."""
+    data = b"".join(line % n if b"%d" in line else line for n in range(10_000))
     start = time.process_time()
     roadmap = parse(data)
-    assert time.process_time() - start < 20
+    assert time.process_time() - start < 6
     assert isinstance(roadmap, Roadmap)
 
 

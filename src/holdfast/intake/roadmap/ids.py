@@ -17,20 +17,12 @@ import unicodedata
 from binascii import crc32
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from itertools import repeat
-from struct import pack
 from typing import NamedTuple
-
-from holdfast.intake.roadmap.words import portions
 
 MAX_ID = 48
 _DIGEST = 8
 _SLUG = MAX_ID - _DIGEST - 1
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}\Z")
-# Letters and digits stay, all else separates. Newlines stay too: many titles are translated at once.
-_TABLE = bytes(n if n < 128 and (chr(n).isalnum() or n == 10) else 45 for n in range(256))
-# So many titles stay in the memory of the processor itself while one step follows the other.
-_AT_ONCE = 500
 _APART = re.compile(r"[^a-z0-9]+")
 
 
@@ -47,50 +39,20 @@ def is_id(text: str) -> bool:
     return _SAFE.match(text) is not None and ".." not in text and not text.endswith(".")
 
 
-def ids_of(
-    titles: Sequence[str], written: Sequence[str], naming: Callable[[int], Naming], joined: str = ""
-) -> list[str]:
-    """An id for each task: the one written for it, if any; `naming` is asked only where two would share one.
+def ids_of(titles: Sequence[str], written: Sequence[str], naming: Callable[[int], Naming]) -> list[str]:
+    """An id for each task: the one written for it, if any; `naming` is asked only where two would share one."""
+    plain = [_plain_id(title) for title in titles]
+    ids = [given if given and is_id(given) else made for given, made in zip(written, plain, strict=True)]
+    return ids if len({id.lower() for id in ids}) == len(ids) else _told_apart(list(ids), plain, naming)
 
-    Whoever has the titles joined by newlines saves that here.
+
+def _plain_id(title: str) -> str:
+    """A checksum tells titles apart that differ by a few letters better than chance would. It is no protection, and
+    none is needed: who writes the title writes the box beside it.
     """
-    plain: list[str] = []
-    for part in portions(joined) if joined and joined.isascii() else _parts(titles):
-        plain += _plain_ids(part)
-    if not any(written):
-        ids, folded = plain, set(plain)
-    else:
-        ids = [given if given and is_id(given) else made for given, made in zip(written, plain, strict=True)]
-        folded = {id.lower() for id in ids}
-    return ids if len(folded) == len(ids) else _told_apart(list(ids), plain, naming)
-
-
-def _parts(titles: Sequence[str]) -> Iterator[str]:
-    for start in range(0, len(titles), _AT_ONCE):
-        yield "\n".join(titles[start : start + _AT_ONCE])
-
-
-def _plain_ids(titles: str) -> list[str]:
-    """Many at once, because most of the time goes into calls, not into characters."""
-    small = titles.lower()
-    spelled = small.encode("utf-8", "replace")
-    slugs = _slugs(spelled) if titles.isascii() else [_slug(title) for title in titles.split("\n")]
-    stems = list(map(str.strip, slugs, repeat("-")))
-    if not all(stems) or max(map(len, stems)) > _SLUG:
-        stems = [stem if 0 < len(stem) <= _SLUG else _cut(stem) for stem in stems]
-    # A checksum tells titles apart that differ by a few letters better than chance would. It is no protection, and none
-    # is needed: who writes the title writes the box beside it.
-    sums = list(map(crc32, spelled.split(b"\n")))
-    digests = pack(f">{len(sums)}I", *sums).hex("-", 4).split("-")
-    return list(map("-".join, zip(stems, digests, strict=True)))
-
-
-def _slugs(spelled: bytes) -> list[str]:
-    slugs = spelled.translate(_TABLE).decode()
-    while "---" in slugs:
-        slugs = slugs.replace("---", "-")
-    # Two thirds of the time that `replace` takes.
-    return "-".join(slugs.split("--")).split("\n")
+    stem = _slug(title).strip("-")
+    stem = stem if 0 < len(stem) <= _SLUG else _cut(stem)
+    return f"{stem}-{crc32(title.lower().encode('utf-8', 'replace')):0{_DIGEST}x}"
 
 
 def _cut(stem: str) -> str:
@@ -98,10 +60,7 @@ def _cut(stem: str) -> str:
 
 
 def _slug(title: str) -> str:
-    """In ASCII: a letter with an accent loses it, a letter of another script is left to the digest.
-
-    A title that is ASCII gets what `_slugs` would give it: what stands beside it must not change its id (N3).
-    """
+    """In ASCII: a letter with an accent loses it, a letter of another script is left to the digest."""
     if not title.isascii():
         title = unicodedata.normalize("NFKD", title[: 4 * MAX_ID]).encode("ascii", "ignore").decode()
     return _APART.sub("-", title.lower())

@@ -36,7 +36,8 @@ _ROWS: tuple[tuple[str, Standing, str, str], ...] = (
     ("🚫 🗑 ❎", "dropped", _DONE, _OPEN),
     ("⏸ 💤", "held", _DONE, _OPEN),
     (":white_check_mark: :heavy_check_mark: :ballot_box_with_check:", "done", "", ":white_large_square:"),
-    (":x: :construction: :hourglass: :hourglass_flowing_sand: :white_large_square: :soon: :memo:", "open",
+    (":x: :construction: :hourglass: :hourglass_flowing_sand: :white_large_square: :soon: :memo: :white_circle:"
+     " :large_blue_circle: :red_circle: :large_orange_diamond: :yellow_circle: :orange_circle:", "open",
      ":white_check_mark:", ""),
     (":no_entry_sign:", "dropped", ":white_check_mark:", ":white_large_square:"),
 )  # fmt: skip
@@ -68,9 +69,6 @@ _WORD = r"(deferred|postponed|on hold|parked|dropped|cancell?ed|won'?t (?:do|fix
 _ASIDE = re.compile(
     rf"(?i)\A[\[(*_ ]{{0,4}}{_WORD}(?:[\])*_]{{0,4}}:|[\])])|[(\[][ \t]*{_WORD}[^()\[\]\n]{{0,80}}[)\]][ \t.]*\Z"
 )
-# Each of those has one of these signs in it, and one of these stems.
-_ASIDE_SIGNS = "~:)]"
-_ASIDE_STEMS = ("~~", "deferred", "postponed", "on hold", "parked", "dropped", "cancel", "won", "obsolete")
 
 
 class Signed(NamedTuple):
@@ -88,17 +86,6 @@ def box_mark(char: str) -> Mark | None:
     if known is not None or char.isalnum():
         return known
     return Mark("open", "x", char)
-
-
-def may_set_aside(texts: str) -> bool:
-    """Whether any of these lines looks like it, so that most files are not looked at line by line.
-
-    Plain searches: one expression with alternatives takes longer than all the rest of the reading.
-    """
-    if not any(sign in texts for sign in _ASIDE_SIGNS):
-        return False
-    low = texts.lower()
-    return any(stem in low for stem in _ASIDE_STEMS)
 
 
 def set_aside(text: str) -> str:

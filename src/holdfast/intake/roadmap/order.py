@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from holdfast.intake.roadmap.blocks import Text
 from holdfast.intake.roadmap.outline import Outline, Section
 from holdfast.intake.roadmap.references import (
     MAX_EXPANDED,
@@ -22,7 +23,6 @@ from holdfast.intake.roadmap.references import (
     tokens_in,
     without_elsewhere,
 )
-from holdfast.intake.roadmap.scan import Text
 from holdfast.model.task import Phase, Remark
 
 _RELATION = re.compile(
@@ -72,10 +72,8 @@ def _known(words: str, names: Names, line: int, remarks: list[Remark]) -> list[s
 
 def _relations(outline: Outline, text: Text) -> Iterator[Relation]:
     """One for each line that has a relation; in a chain (A → B → C) one for each step."""
-    for section, end in _sections_about_order(outline, len(text.raw)):
-        part = text.lines[section.start + 1 : end + 1]
-        line = text.lines.count("\n", 0, section.start + 1)
-        for offset, words in enumerate(part.split("\n")):
+    for section in _sections_about_order(outline):
+        for offset, words in enumerate(text.lines[section.start : section.end].split("\n")):
             found = list(_RELATION.finditer(words[:2_000]))
             edges = [0, *(at for relation in found for at in relation.span()), len(words)]
             for index, relation in enumerate(found):
@@ -85,21 +83,18 @@ def _relations(outline: Outline, text: Text) -> Iterator[Relation]:
                 )
                 if relation["later"]:
                     left, right = right, left
-                yield Relation(left, right, line + offset)
+                yield Relation(left, right, section.line + offset)
 
 
-def _sections_about_order(outline: Outline, length: int) -> Iterator[tuple[Section, int]]:
-    sections = outline.sections
-    if "dependenc" not in "\n".join([section.title for section in sections]).lower():
-        return
+def _sections_about_order(outline: Outline) -> Iterator[Section]:
     inside = 0
-    for index, section in enumerate(sections):
+    for section in outline.sections:
         if inside and section.level <= inside:
             inside = 0
         if not inside and "dependenc" in section.title.lower():
             inside = section.level
         if inside and section.level:
-            yield section, sections[index + 1].start if index + 1 < len(sections) else length
+            yield section
 
 
 def phase_order(outline: Outline, phases: tuple[Phase, ...], text: Text, remarks: list[Remark]) -> tuple[Phase, ...]:

@@ -22,9 +22,9 @@ from hashlib import sha256
 from typing import Final
 
 from holdfast.errors import InvalidInput
+from holdfast.intake.roadmap.blocks import text_of
 from holdfast.intake.roadmap.ids import Naming, ids_of
 from holdfast.intake.roadmap.references import circles, unique
-from holdfast.intake.roadmap.scan import text_of
 from holdfast.model.task import Remark, Roadmap, Task
 
 VERSION: Final = 1

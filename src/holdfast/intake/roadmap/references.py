@@ -12,21 +12,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, compress, count, repeat
+from itertools import chain
 from typing import NamedTuple
 
-from holdfast.intake.roadmap.words import portions
 from holdfast.model.task import Remark, Task
 
-# Each begins inside a word, so that upper and lower case cost nothing; `STEMS` says which a text needs a look for.
 CLAUSE = re.compile(
     r"""(?:epend(?:s|ing|)[ ]on\b(?:\*\*|__|):?+|epend(?:s|encies|ency)(?:\*\*|__|):
     |\b(?:[Aa]fter|[Rr]equires|[Pp]rerequisites?)(?:\*\*|__|):|\b[Bb]locked[ ]by\b(?:\*\*|__|):?+)
     (?:\*\*(?=[ ])|)[ \t]*+([^\n]*+)""",
     re.VERBOSE,
 )
-# Each with its rarest letter.
-STEMS = {"epend": "p", "fter": "f", "equires": "q", "locked by": "k", "rerequisite": "q"}
 _QUOTED = re.compile(r"\*\*([^*\n]{1,300})\*\*|\"([^\"\n]{1,300})\"|“([^”\n]{1,300})”")
 _PHASES = re.compile(
     r"[Pp]hases?[ ]((?:\d+(?:\.\d+)*)(?:(?:[ ]?[-–][ ]?|,[ ]?|[ ]and[ ]|[ ]?&[ ]?)\d+(?:\.\d+)*){0,50})"
@@ -43,13 +39,6 @@ _SPLIT = re.compile(r",|;|\band\b|&")
 # Ids that one file may add by naming whole phases and ranges; more is a mistake, or somebody who wants us to be slow.
 MAX_EXPANDED = 200_000
 _ENDINGS = ".:;! "
-# So many titles stay in the memory of the processor itself while one step follows the other.
-_AT_ONCE = 500
-# What `spelling` makes one blank, or none.
-_UNEVEN = ("  ", "\n ", "\t", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x1f")
-# Capital letters are small ones, and signs and blanks are none, but for newlines: many titles are translated at once.
-_SMALL = bytes(ord(chr(n).lower()) if n < 128 else n for n in range(256))
-_SIGNS = bytes(n for n in range(128) if not chr(n).isalnum() and n != 10)
 _MAX_RANGE = 1_000
 
 
@@ -66,16 +55,10 @@ class Names:
     """What can be named in a file, and which tasks that is. An index is made when it is first needed."""
 
     def __init__(
-        self,
-        ids: Sequence[str],
-        titles: Sequence[str],
-        joined: str,
-        numbers: Sequence[str],
-        places: Callable[[], Places],
+        self, ids: Sequence[str], titles: Sequence[str], numbers: Sequence[str], places: Callable[[], Places]
     ) -> None:
         self._all = ids
         self._spoken = titles
-        self._joined = joined
         self._counted = numbers
         self._found = places
 
@@ -91,14 +74,6 @@ class Names:
         exact = self._ids.get(spelled) or self._places.named.get(spelled, ())
         return exact or _one(self._bare_titles.get(spelled))
 
-    def titles(self, clauses: Sequence[str]) -> Sequence[str | None]:
-        """For each the one task with this title. Most titles are asked for by nobody, which their letters tell."""
-        places = _alike(clauses, self._joined) if self._spoken else ()
-        found: dict[str, str | None] = {}
-        for place, spelled in zip(places, spellings([self._spoken[place] for place in places]), strict=True):
-            found[spelled] = self._all[place] if spelled not in found else None
-        return list(map(found.get, spellings(clauses)))
-
     def number(self, token: str, near: str = "") -> Sequence[str]:
         """The tasks of this number; of several, the one in the phase with the number `near`."""
         inside = self._places.named.get(f"{near}.{token}", ()) if near and token.isdigit() else ()
@@ -110,13 +85,9 @@ class Names:
     @cached_property
     def _titles(self) -> dict[str, str]:
         """Those that one task has, and no other."""
-        spelled = spellings(self._spoken)
-        found = dict(zip(spelled, self._all, strict=True))
-        if len(found) < len(spelled):
-            for name, times in Counter(spelled).items():
-                if times > 1:
-                    del found[name]
-        return found
+        spelled = [spelling(title) for title in self._spoken]
+        times = Counter(spelled)
+        return {name: id for name, id in zip(spelled, self._all, strict=True) if times[name] == 1}
 
     @cached_property
     def _bare_titles(self) -> dict[str, list[str]]:
@@ -152,59 +123,12 @@ def spelling(title: str) -> str:
     return " ".join(title.replace("`", "").replace("*", "").lower().split()).rstrip(_ENDINGS)
 
 
-def spellings(titles: Sequence[str]) -> list[str]:
-    """Each as `spelling` has it. Many at once, because most of the time goes into calls, not into characters."""
-    spelled: list[str] = []
-    for start in range(0, len(titles), _AT_ONCE):
-        spelled += _spelled(titles[start : start + _AT_ONCE])
-    return spelled
-
-
-def _spelled(titles: Sequence[str]) -> list[str]:
-    joined = "\n".join(titles).lower()
-    plain = joined.encode().translate(None, b"`*").decode() if joined.isascii() else ""
-    if not plain or plain[0] == " " or any(blanks in plain for blanks in _UNEVEN):
-        return list(map(spelling, titles))
-    return list(map(str.rstrip, plain.split("\n"), repeat(_ENDINGS)))
-
-
-def _alike(names: Sequence[str], titles: str) -> list[int]:
-    """The places of the titles, by newlines, that have the letters and digits of one of these names in the same order.
-
-    All that are spelled like one are among them, and how a title is spelled takes longer to see.
-    """
-    asked = set(_letters("\n".join(names)))
-    places: list[int] = []
-    first = 0
-    for portion in portions(titles):
-        letters = _letters(portion)
-        places += compress(count(first), map(asked.__contains__, letters))
-        first += len(letters)
-    return places
-
-
-def _letters(titles: str) -> list[bytes]:
-    if not titles.isascii():
-        titles = "\n".join(map(spelling, titles.split("\n")))
-    return titles.encode("utf-8", "replace").translate(_SMALL, _SIGNS).split(b"\n")
-
-
-def clauses(text: str) -> Sequence[str]:
+def clauses(text: str) -> list[str]:
     """What a text says must come before."""
-    if not any(stem in text for stem in STEMS):
-        return ()
-    return [_sentence(found[1]) for found in CLAUSE.finditer(text)]
+    return [sentence(found[1]) for found in CLAUSE.finditer(text)]
 
 
-def sentences(texts: Sequence[str]) -> list[str]:
-    """What clauses say, of all that stands behind them. Most say one thing, which is seen of all of them at once."""
-    joined = "\n".join(texts)
-    if any(sign in joined for sign in ".)]") or max(map(len, texts), default=0) > _LONGEST_CLAUSE:
-        return list(map(_sentence, texts))
-    return list(map(str.strip, texts))
-
-
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
     """Up to the end of the sentence, or of the bracket that was open before it."""
     text = text[:_LONGEST_CLAUSE]
     if ")" in text or "]" in text:
@@ -253,12 +177,6 @@ def named(clause: str, names: Names, near: str = "") -> tuple[list[str], list[st
         rest = rest.replace(quoted[0], ",", 1)
     found_here, lost_here = _unquoted(rest, names, near)
     return found + found_here, lost + lost_here
-
-
-def wholes(clauses: Sequence[str], names: Names) -> list[str | None]:
-    """For each clause the one task whose title it is; None where `named` has to look closer."""
-    ones = names.titles(clauses)
-    return [one if len(clause) >= _LONGEST_NOTHING else None for clause, one in zip(clauses, ones, strict=True)]
 
 
 def _unquoted(text: str, names: Names, near: str) -> tuple[list[str], list[str]]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.errors import InvalidInput
+from holdfast.intake.roadmap.blocks import bytes_of, text_of
 from holdfast.intake.roadmap.formats import NAME, reading_of
-from holdfast.intake.roadmap.scan import bytes_of, text_of
 
 
 def tickable(data: bytes, name: str = NAME) -> frozenset[str]:

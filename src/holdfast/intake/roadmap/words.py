@@ -8,24 +8,18 @@ it is kept for people and for "depends on 1.2", and never becomes an id.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.intake.roadmap.marks import unsigned
 
 _FRONT = re.compile(
-    r"""(?:\*\*|`|\[)?(?:
+    r"""(?!\[[^\]\n]{1,60}\]\()(?:\*\*|`|\[)?(?:
       (?P<id>T\d{2,6}[a-z]?(?![\w.-])|(?:T\d{1,6}|[A-Z][A-Z0-9]{1,9}-\d{1,7})(?=(?:\*\*|`)?[:\]]))
     | (?P<number>(?:Task|Step|TASK|STEP|task|step)[ ]\d{1,6}(?:\.\d{1,6}){0,8}(?=(?:\*\*)?[ ]?[:.)–—-])
         |\d{1,6}(?:\.\d{1,6}){1,8}(?=[.:)\]*`]|[ \t]+[`*\[A-Z])|\#?\d{1,6}(?=[.:)\]]|\*\*[.:)]))
     )(?:\*\*|`|\])?[.:)]?(?:\*\*)?(?:[ \t]+[–—-](?=[ \t]))?[ \t]*""",
     re.VERBOSE,
 )
-# What a line can say besides its title has one of these in it, or begins or ends in a way of its own (see scan.LINE).
-_INSIDE = "[*~<{"
-_ODD = re.compile(f"[{re.escape(_INSIDE)}]")
-# So many characters stay in the memory of the processor itself while one step follows the other.
-_PORTION = 20_000
 _LABEL = re.compile(r"\[([A-Za-z][\w-]{0,15}|~?\d{1,5}[a-z]{0,4})\][ \t]*")
 _ANCHOR = re.compile(r"\{#([\w.-]{1,64})\}|<!--[ \t]{0,9}id:[ \t]{0,9}([\w.-]{1,64})[ \t]{0,9}-->")
 _LINKED = re.compile(r"\[([^\]\n]{1,300})\]\((?:[^()\n]{0,600})\)")
@@ -44,30 +38,6 @@ class Line(NamedTuple):
     # An id that the file gives; empty where there is none.
     written: str = ""
     parallel: bool = False
-
-
-def places_that_say_more(joined: str) -> Iterator[int]:
-    """The places of lines, joined by newlines, in which something stands that may be no part of a title."""
-    if not any(sign in joined for sign in _INSIDE):
-        return
-    position, place = 0, 0
-    while (found := _ODD.search(joined, position)) is not None:
-        place += joined.count("\n", position, found.start())
-        yield place
-        # The newline itself is left to be counted.
-        position = joined.find("\n", found.start())
-        if position < 0:
-            return
-
-
-def portions(joined: str) -> Iterator[str]:
-    """Lines, joined by newlines, some at a time."""
-    position = 0
-    while position <= len(joined):
-        end = joined.find("\n", position + _PORTION)
-        end = len(joined) if end < 0 else end
-        yield joined[position:end]
-        position = end + 1
 
 
 def line_of(text: str) -> Line:
