@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from holdfast.model.execution import Receipt
 from holdfast.model.fix import CATEGORIES
 from holdfast.planning.failure_rules import RULES
-from holdfast.planning.failures import understood
+from holdfast.planning.failures import is_of_file, understood
 
 CASES: dict[str, dict[str, Any]] = {
     path.stem: json.loads(path.read_text("utf-8"))
@@ -80,3 +80,22 @@ def test_what_a_terminal_would_not_show_is_gone() -> None:
     """Colours, titles and overwritten progress do not hide what the log says."""
     failure = understood(receipt(), b"\x1b]0;title\x0710%\r50%\rFAILED a.py::t - \x1b[31mno\x1b[0m\x08\n")
     assert failure.because == "FAILED a.py::t - no\\x08"
+
+
+@pytest.mark.parametrize(
+    ("test", "path", "same"),
+    [
+        ("tests/test_a.py::test_x", "tests/test_a.py", True),
+        ("tests/test_a.py", "deep/er/tests/test_a.py", True),
+        ("tests/test_a.py::test_x", "tests/test_b.py", False),
+        ("a.py::test_x", "tests/test_a.py", False),
+        ("tests.test_a.TestA.test_x", "tests/test_a.py", True),
+        ("test_a.TestA.test_x", "tests/test_a.py", True),
+        ("unittest.loader._FailedTest.tests.test_a", "tests/test_a.py", True),
+        ("tests.test_ab.TestA.test_a", "tests/test_a.py", False),
+        ("TestSum", "sum_test.go", False),
+    ],
+)
+def test_a_test_is_known_by_its_file(test: str, path: str, same: bool) -> None:
+    """As runners name them: by path, or by module; from a folder above the file."""
+    assert is_of_file(test, path) is same

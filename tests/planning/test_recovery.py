@@ -250,3 +250,10 @@ def test_whatever_happened_there_is_a_sound_choice(
     if going_on and not choice.agent:
         again = [item for item in tried if item.strategy == choice.strategy]
         assert not any((item.category, item.evidence) == (diagnosis.category, diagnosis.evidence) for item in again)
+
+
+@pytest.mark.parametrize(("attempts", "words"), [(3, "3 of 3 attempts are used"), (2, "; 3 attempts are used")])
+def test_the_attempts_that_are_used_are_counted_in_words(attempts: int, words: str) -> None:
+    """Whoever had one more by `retry` is not told of more attempts than there are."""
+    tried = [Tried(number, "test", f"{number} failed", "retry with context") for number in (1, 2)]
+    assert words in strategy_for(TEST, tried, RecoveryPolicy(attempts=attempts)).reason

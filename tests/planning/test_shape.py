@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model.check import CommandCheck, HttpCheck
+from holdfast.model.check import CommandCheck, HttpCheck, ServiceCheck
 from holdfast.model.plan import (
     RISKS,
     Call,
@@ -27,7 +27,7 @@ from holdfast.model.plan import (
     Write,
 )
 from holdfast.planning.classify import classify
-from holdfast.planning.shape import Shaped, shape
+from holdfast.planning.shape import Shaped, shape, with_health
 
 PYTEST = CommandCheck(("python3", "-m", "pytest", "-q"))
 RESTART = Service(Signal("restart", "nginx"), compensation=Signal("restart", "nginx"))
@@ -167,3 +167,18 @@ def test_effects_that_go_on_after_a_failure_are_high() -> None:
     health = (HttpCheck("http://127.0.0.1/"),)
     assert shaped(RESTART, health=health).risk == "medium"
     assert shaped(RESTART, health=health, on_failure="continue").risk == "high"
+
+
+def test_a_restarted_service_is_asked_how_it_is() -> None:
+    """The user's words for a service count, then systemd's; what the plan says itself, or ends by a stop, is left."""
+    plan = Plan("a change", (put("a.conf"), RESTART))
+    words = "http://127.0.0.1/ answers 200"
+    assert with_health(plan, {}, has_units=True).health == (ServiceCheck("nginx"),)
+    assert with_health(plan, {}, has_units=False) is plan
+    assert with_health(plan, {"nginx": ""}, has_units=True) is plan
+    told = with_health(plan, {"nginx": words, "other": "port 1 is open"}, has_units=True)
+    assert (told.health, told.health_words) == ((), (words,))
+    named = Plan("a change", (put("a.conf"), RESTART), health_words=("port 80 is open",))
+    assert with_health(named, {"nginx": words}, has_units=True) is named
+    stopped = Plan("a change", (RESTART, Service(Signal("stop", "nginx"), Signal("start", "nginx"))))
+    assert with_health(stopped, {"nginx": words}, has_units=True) is stopped

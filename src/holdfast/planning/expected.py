@@ -46,10 +46,16 @@ def mentioned_files(task: str) -> tuple[str, ...]:
     return tuple(found)[:_MOST]
 
 
-def _note(found: dict[str, None], path: str) -> None:
-    if _NO_FILE.match(path):
-        return
+def path_in(word: str) -> str | None:
+    """The path that a word with a suffix names; None for what only looks like one."""
+    if _NO_FILE.match(word):
+        return None
     try:
-        found[checked_path(path)] = None
+        return checked_path(word)
     except InvalidPath:
-        return  # words, not a path of the workspace: nothing to expect there
+        return None  # words, not a path of the workspace: nothing to expect there
+
+
+def _note(found: dict[str, None], word: str) -> None:
+    if (path := path_in(word)) is not None:
+        found[path] = None

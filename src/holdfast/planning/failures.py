@@ -47,6 +47,20 @@ def understood(receipt: Receipt, log: bytes, known: Collection[str] = (), root: 
     )
 
 
+def is_of_file(test: str, path: str) -> bool:
+    """Does a runner mean a test in this file: `tests/test_a.py::test_x`, or `tests.test_a.TestA.test_x`?
+
+    A runner names files from where it stands, which is the folder of a project somewhere above the file.
+    """
+    file, _, _ = test.partition("::")
+    if file == path or path.endswith(f"/{file}"):
+        return True
+    names = path.rpartition(".")[0].split("/")
+    modules = (".".join(names[n:]) for n in range(len(names)))
+    # unittest says so of a file that it cannot import.
+    return any(f"{test}.".startswith(f"{module}.") or test.endswith(f"_FailedTest.{module}") for module in modules)
+
+
 def _category(lines: Sequence[str], known: Collection[str]) -> tuple[Category, int]:
     """The category, and the number of the line that decided; the receipt's own words are line 0."""
     modules = _modules(known)

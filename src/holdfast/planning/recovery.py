@@ -286,7 +286,8 @@ def strategy_for(
     last: Strategy = "skip" if means.optional else "escalate"
     number = len(tried) + 1
     if number >= policy.attempts:
-        return _given_up(last, f"{what}; {number} of {policy.attempts} attempts are used", diagnosis, policy)
+        of_them = f" of {policy.attempts}" if number == policy.attempts else ""  # `retry` gives one more
+        return _given_up(last, f"{what}; {number}{of_them} attempts are used", diagnosis, policy)
     for rung in LADDERS[diagnosis.category]:
         agent = _other_agent(diagnosis, tried, means) if rung.other_agent else ""
         if agent if rung.other_agent else _possible(rung, diagnosis, tried, means):
@@ -302,6 +303,17 @@ def wants_another(category: Category) -> bool:
 def same_failure(diagnosis: Diagnosis, before: Tried) -> bool:
     """The same category and the same words, but for what differs from run to run."""
     return diagnosis.category == before.category and _bare(diagnosis.evidence) == _bare(before.evidence)
+
+
+def repeats_in(tried: Sequence[Tried], agent: str) -> int:
+    """How often in a row, at the end, this agent failed as it had failed before."""
+    newest = [item for item in tried if item.agent == agent]
+    times = 0
+    for item, before in zip(reversed(newest), reversed(newest[:-1]), strict=False):
+        if item.category != before.category or _bare(item.evidence) != _bare(before.evidence):
+            break
+        times += 1
+    return times
 
 
 def _possible(rung: Rung, diagnosis: Diagnosis, tried: Sequence[Tried], means: Means) -> bool:

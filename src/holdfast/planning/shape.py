@@ -4,15 +4,16 @@
 
 A check that should be there and is not is a gap: the plan stays a plan, and the gate asks a person about it.
 No command is invented: which program runs the tests of this project is found out by `checks`, on the tree; where it
-finds any, a plan made of words asks for them.
+finds any, a plan made of words asks for them. What shows that a service works is said by the user or by systemd.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from holdfast.model.check import CommandCheck, HealthCheck, VerifyCheck
+from holdfast.model.check import CommandCheck, HealthCheck, ServiceCheck, VerifyCheck
 from holdfast.model.path import printable
 from holdfast.model.plan import Call, Effect, Launch, Plan, Read, Risk, Service, Signal
 from holdfast.planning.classify import Classified
@@ -103,6 +104,24 @@ def shape(plan: Plan, classified: Classified, detected: frozenset[str] = frozens
         verification=_verification(plan, classified.kind, detected),
         health=_health(plan),
     )
+
+
+def with_health(plan: Plan, known: Mapping[str, str], *, has_units: bool) -> Plan:
+    """The plan with health checks for the services it leaves running, where it names no health check of its own.
+
+    `known`: the words of the user for each service that they describe, empty where they say none. Every other service
+    is a unit of systemd, if this host `has_units`.
+    """
+    if plan.health or plan.health_words:
+        return plan
+    last: dict[str, Signal] = {}
+    for step in plan.steps:
+        if isinstance(step, Service) and isinstance(step.effect, Signal):
+            last[step.effect.name] = step.effect
+    running = [name for name, signal in last.items() if signal.verb != "stop"]
+    words = tuple(known[name] for name in running if known.get(name))
+    units = tuple(ServiceCheck(name) for name in running if has_units and name not in known)
+    return replace(plan, health=units, health_words=words) if units or words else plan
 
 
 def _rollback(plan: Plan) -> list[str]:

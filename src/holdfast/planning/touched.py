@@ -47,10 +47,11 @@ def asked_words(task: Task) -> str:
 
 
 def _spoken_of(words: str) -> list[str]:
-    return [path for path in mentioned_files(words) if "/" in path or _ends_like_a_file(path)]
+    return [path for path in mentioned_files(words) if "/" in path or ends_like_a_file(path)]
 
 
-def _ends_like_a_file(name: str) -> bool:
+def ends_like_a_file(name: str) -> bool:
+    """`os.path` and `Node.js` do not."""
     return not _PRODUCT.match(name) and (kind_of_file(name) != "other" or _DATA.search(name) is not None)
 
 
