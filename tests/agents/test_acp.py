@@ -196,6 +196,21 @@ def test_an_agent_that_says_too_much_is_ended(tmp_path: Path) -> None:
         assert len(result.claim.words) <= 16_000
 
 
+def test_who_speaks_says_its_name_and_version(tmp_path: Path) -> None:
+    """It stands in what is told and kept; without one, and of any length, nothing breaks."""
+    for info, told in (
+        ('{"name": "robot-acp", "version": "1.2"}', ["robot-acp 1.2 speaks ACP"]),
+        ('{"name": "x" * 500}', [f"{'x' * 79}… speaks ACP"]),
+        ("7", []),
+    ):
+        with bench_at(tmp_path / str(len(info)), {"a.txt": b"a"}) as site:
+            first = f"answer({{'protocolVersion': 1, 'agentCapabilities': {{}}, 'agentInfo': {info}}})"
+            rest = "answer({'sessionId': 's-1'}); prompt = read(); stop()"
+            result = converse("agent", site.speaking(f"{first}; {rest}"), Request("do it"), site.bench)
+            assert result.ending == "finished", result
+            assert [one.text for one in site.seen if isinstance(one, Said) and "speaks ACP" in one.text] == told
+
+
 def test_what_was_not_offered_is_refused_and_does_no_harm(tmp_path: Path) -> None:
     """Files, terminals and methods nobody knows get the error of the protocol, and the turn goes on."""
     source = """

@@ -56,6 +56,18 @@ def test_standard_input_reaches_the_program(tmp_path: Path) -> None:
         assert site.bench.run(shell("cat"), stdin=b"words").finished.output == b"words"
 
 
+def test_the_time_of_an_attempt_that_was_none_is_given_back(tmp_path: Path) -> None:
+    """As where the provider of its model was away; without that, it stays spent."""
+    with bench_at(tmp_path, {"a.txt": b"a"}, within_ms=500) as site:
+        site.bench.begin()
+        assert site.bench.run(shell("sleep 20")).limit == "time"
+        with pytest.raises(LimitReached, match="time is used up"):
+            site.bench.run(shell("true"))
+        site.bench.give_time_back()
+        site.bench.begin()
+        assert site.bench.run(shell("sleep 20")).limit == "time"
+
+
 @pytest.mark.long
 def test_only_running_costs_time(tmp_path: Path) -> None:
     """Between two runs an agent's work is checked; that is not its time. What it used is used."""
@@ -69,20 +81,27 @@ def test_only_running_costs_time(tmp_path: Path) -> None:
 
 
 def test_a_transcript_belongs_to_one_attempt_and_is_bounded(tmp_path: Path) -> None:
-    """What was printed and what happened, up to a bound; `begin` starts anew."""
+    """What it was told, what was printed and what happened, each with its moment, bounded; `begin` starts anew."""
     with bench_at(tmp_path, {"a.txt": b"a"}) as site:
-        site.bench.run(shell("echo printed"))
+        site.bench.begin("do it")
+        site.bench.run(shell("printf 'one\\n\\377two'"))
         site.bench.see(Used("1", "edit", "done", ("a.txt",)))
-        first = site.bench.transcript()
-        assert b"printed" in first
-        assert json.loads(first.splitlines()[-1]) == {
-            "call": "1", "title": "edit", "status": "done", "paths": ["a.txt"], "kind": "used",
-        }  # fmt: skip
+        rows = [json.loads(line) for line in site.bench.transcript().splitlines()]
+        moments = [row.pop("at_ns") for row in rows]
+        assert moments == sorted(moments) and moments[0] > 0
+        assert rows == [
+            {"kind": "told", "text": "do it"},
+            {"kind": "printed", "text": "one\n\ufffdtwo"},
+            {"call": "1", "title": "edit", "status": "done", "paths": ["a.txt"], "kind": "used"},
+        ]
         site.bench.begin()
         assert site.bench.transcript() == b""
-        for _ in range(10):
+        for _ in range(90):
             site.bench.see(Said("x" * (1 << 20)))
-        assert MOST_TRANSCRIPT <= len(site.bench.transcript()) <= MOST_TRANSCRIPT + 100
+        *_, cut, last = (json.loads(line) for line in site.bench.transcript().splitlines())
+        assert (cut["cut"], set(cut["text"])) == (1 << 20, {"x"}) and len(cut["text"]) < 1 << 20
+        assert last["kind"] == "left_out" and 0 < last["rows"] < 83
+        assert MOST_TRANSCRIPT // 2 < len(site.bench.transcript()) <= MOST_TRANSCRIPT + 100
 
 
 def test_many_threads_tell_whole_lines(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ import pytest
 from delegated import PYTHON, Given, configured, delegations, plan_for, project
 from guarded import Ground
 from holdfast.agents.command import CommandAgent, installation
+from holdfast.agents.registry import agent_named, every_agent
 from holdfast.engine.candidates import candidate_of
 from holdfast.engine.needs import needs_of
 from holdfast.engine.router import choose
-from holdfast.errors import Blocked, HoldfastError, InvalidInput
+from holdfast.errors import AgentFailed, Blocked, HoldfastError, InvalidInput
 from holdfast.model.agent_settings import AgentSettings
+from holdfast.model.configuration import Settings
 from holdfast.store.adapters import Adapter
 
 HELLO = Given(task="Say hello.")
@@ -221,3 +224,75 @@ def test_what_has_no_network_works_offline(network: Any, works: bool) -> None:
     else:
         with pytest.raises(Blocked, match="cannot work without a network"):
             choose("t", needs, [candidate])
+
+
+# ── over ACP ──
+
+# Asks before it writes, reaches no model, and says what it did. Anything but ACP on its standard input ends it.
+SPEAKS = """
+import json, os, sys
+
+def read():
+    return json.loads(sys.stdin.readline())
+
+def send(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+def update(kind, **fields):
+    send(method="session/update", params={"sessionId": "s-1", "update": {"sessionUpdate": kind, **fields}})
+
+asked = read()
+assert asked["method"] == "initialize", asked
+send(id=asked["id"], result={"protocolVersion": 1, "agentCapabilities": {}})
+asked = read()
+assert asked["method"] == "session/new", asked
+send(id=asked["id"], result={"sessionId": "s-1"})
+asked = read()
+assert asked["method"] == "session/prompt", asked
+path = os.path.join(os.getcwd(), "hello.txt")
+kinds = {"go": "allow_once", "no": "reject_once"}
+options = [{"optionId": name, "name": name, "kind": kind} for name, kind in kinds.items()]
+call = {"toolCallId": "c-1", "title": "Write hello.txt", "locations": [{"path": path}]}
+update("tool_call", **call, status="pending")
+send(id=77, method="session/request_permission", params={"sessionId": "s-1", "toolCall": call, "options": options})
+assert read()["result"]["outcome"]["optionId"] == "go"
+with open(path, "w") as file:
+    file.write("yes\\n" if "Say hello." in asked["params"]["prompt"][0]["text"] else "no\\n")
+update("tool_call_update", toolCallId="c-1", status="completed")
+update("agent_message_chunk", content={"type": "text", "text": "I said hello."})
+send(id=asked["id"], result={"stopReason": "end_turn"})
+"""
+
+
+def test_a_command_that_speaks_acp_is_spoken_to_over_it(ground: Ground, tmp_path: Path) -> None:
+    """It is greeted, asked and answered like any ACP agent, in the sandbox, and recorded so."""
+    speaks = program(tmp_path / "speaks.py", SPEAKS)
+    assert done(ground, [PYTHON, str(speaks)], more='transport = "acp"') == {"hello.txt": "yes\n"}
+    (entry,) = delegations(ground)
+    (attempt,) = entry["attempts"]
+    assert attempt["transport"] == "acp"
+    assert (attempt["claimed"]["words"], attempt["claimed"]["success"]) == ("I said hello.", True)
+
+
+def test_a_command_that_does_not_speak_acp_fails_with_that_reason(ground: Ground) -> None:
+    """Nobody falls back to another way of starting it than the one that was asked for."""
+    with pytest.raises(AgentFailed, match="it does not speak ACP"):
+        done(
+            ground,
+            ["/bin/sh", "-c", "echo hello > hello.txt; yes usage | head -n 2000; exec sleep 60"],
+            more='transport = "acp"',
+        )
+    assert delegations(ground)[0]["attempts"][0]["transport"] == "acp"
+
+
+def test_a_table_without_a_command_is_an_agent_that_cannot_be_used() -> None:
+    """It is listed with what it lacks, and hides nobody else; a name without a table is not among those known."""
+    settings = replace(Settings(), agents=(AgentSettings("mine"), AgentSettings("other", command=("/bin/sh",))))
+    health = {agent.name: agent.health() for agent in every_agent(settings)}
+    assert health["other"].usable
+    assert (health["mine"].usable, health["mine"].why_not) == (False, "it has no command")
+    assert "[agents.mine]" in health["mine"].hint
+    with pytest.raises(InvalidInput, match="there is no agent nobody") as caught:
+        agent_named("nobody", settings)
+    known = caught.value.hint.partition("Known: ")[2].partition(".")[0].split(", ")
+    assert "other" in known and "manual" in known and not {"mine", "nobody"} & set(known)

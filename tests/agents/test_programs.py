@@ -393,6 +393,7 @@ def test_an_adapter_beside_its_program_is_found_and_shown(
     (tmp_path / "bin" / adapter).symlink_to(script)
     found = PROGRAMS[name].find(there.path)
     assert isinstance(found, Found)
+    assert found.adapter == f"{adapter} 1.2.3"
     start = PROGRAMS[name].acp(found, REQUEST, MODEL)
     assert start is not None
     assert start.argv == (node, str(script))
@@ -435,3 +436,11 @@ def test_claude_reads_no_settings_of_the_project() -> None:
     assert acp.session == {"_meta": {"claudeCode": {"options": options}}}
     argv = headless(WITH_ADAPTERS, REQUEST, MODEL, "x").argv
     assert "--strict-mcp-config" in argv and argv[argv.index("--setting-sources") + 1] == "user"
+
+
+def test_opencode_goes_on_after_what_is_denied() -> None:
+    """Its turn would end with the first denied call; its model is told instead."""
+    start = PROGRAMS["opencode"].acp(FOUND, REQUEST, MODEL)
+    assert start is not None
+    (settings,) = (json.loads(text) for path, text in start.files if path.endswith("opencode.json"))
+    assert settings["experimental"] == {"continue_loop_on_deny": True}

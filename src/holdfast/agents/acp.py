@@ -44,6 +44,7 @@ _OF_THE_MODEL = ("model", "overloaded", "high demand", "rate limit", "quota", "i
 _BARE_STATUS = re.compile(r"(?:^|: )([45]\d\d)\b")
 
 _MOST_TITLE = 300
+_MOST_NAME = 80
 _MOST_PATH = 4096
 _MOST_PATHS = 20
 _MOST_CALLS = 10_000
@@ -108,6 +109,7 @@ class _Talk:
         hello = peer.call("initialize", {"protocolVersion": _VERSION, "clientCapabilities": offered})
         if hello.number("protocolVersion") != _VERSION:
             raise Garbage(f"it has no version {_VERSION} of it")
+        self._told.introduced(hello.text("agentInfo", "name"), hello.text("agentInfo", "version"))
         place: Mapping[str, object] = {"cwd": self._bench.path, "mcpServers": [], **self._more}
         session = self._loaded(peer, place, hello) or self._opened(peer, place, hello)
         if not session:
@@ -216,6 +218,11 @@ class _Told:
                 self._used(update)
             case "usage_update":
                 self.usage = _usage(update) or self.usage
+
+    def introduced(self, name: str, version: str) -> None:
+        """Who says to be at the other end: it stands in the transcript, beside what was installed."""
+        if name:
+            self._see(Said(f"{kept(name, _MOST_NAME)} {kept(version, _MOST_NAME)}".strip() + " speaks ACP"))
 
     def asked(self, asked: Asked) -> None:
         self.line_ends()

@@ -1,6 +1,7 @@
 """Inside the sandbox, with the Python that aider is installed for: one task through aider's own API.
 
-Orders on standard input: task, model, files. What happens goes to standard output, as `driven` tells.
+Orders on standard input: task, model, files, format of edits (empty for aider's own choice), and `another` where that
+format did not help. What happens goes to standard output, as `driven` tells.
 aider ends with 0 whatever happens, so how it went is told by what it did: requests begun and ended, errors it showed,
 edits it made, and files that it created for an edit which then failed.
 """
@@ -17,8 +18,13 @@ from typing import Any
 _MOST_FILES = 5_000
 _RETRY_S = 2
 _STATUSES = {"AuthenticationError": 401, "PermissionDeniedError": 403, "BadRequestError": 400, "RateLimitError": 429}
-# An edit in the midst of words, with the name of its file before it.
-_EDIT = re.compile(r"(?:^\S+\n)?^`{3,}[^\n]*\n<{5,9} SEARCH.*?^>{5,9} REPLACE\n`{3,}\n?", re.MULTILINE | re.DOTALL)
+# An edit, or a whole file, in the midst of words, with the name of its file before it.
+_EDIT = re.compile(
+    r"(?:^\S+\n)?^`{3,}[^\n]*\n<{5,9} SEARCH.*?^>{5,9} REPLACE\n`{3,}\n?|^\S+\n(`{3,})[^\n]*\n.*?^\1[ \t]*$\n?",
+    re.MULTILINE | re.DOTALL,
+)
+# For the map of the repository that aider makes for its model: what it keeps of it, and how large it may be.
+_MAP_CACHE, _MAP_TOKENS = ".aider/map", 1024
 _FAILURE = re.compile(r"litellm\.(\w*Error|Timeout)")
 
 
@@ -91,8 +97,9 @@ def coder_for(orders: dict[str, Any], io: Any) -> Any:
     name = f"openai/{orders['model']}"
     model = models.Model(name, weak_model=name)
     model.extra_params = {**(model.extra_params or {}), "max_retries": 0}
-    # Whole files are its choice for models it does not know, and the costliest.
-    form = model.edit_format if model.edit_format != "whole" else "diff"
+    form = orders["format"] or model.edit_format
+    if orders["another"]:
+        form = "diff" if form == "whole" else "whole"
     root = os.getcwd()
     # Only what is there: aider creates what it is given and is not, and leaves it empty when it fails.
     names = [os.path.join(root, name) for name in orders["files"]]
@@ -112,7 +119,15 @@ def coder_for(orders: dict[str, Any], io: Any) -> Any:
     )
     coder.root = root
     coder.get_all_relative_files = lambda: files_below(root)
+    coder.repo_map = map_of(coder, io)
     return coder
+
+
+def map_of(coder: Any, io: Any) -> Any:
+    """aider makes a map only in a repository of git; of the files in one it needs nothing but their names."""
+    maps = importlib.import_module("aider.repomap").RepoMap
+    maps.TAGS_CACHE_DIR = os.path.join(os.path.expanduser("~"), _MAP_CACHE)  # not into the workspace
+    return maps(_MAP_TOKENS, coder.root, coder.main_model, io, coder.gpt_prompts.repo_content_prefix)
 
 
 def main() -> None:

@@ -3,8 +3,11 @@
 Invariants
   H1  Every program of an agent runs through here: one profile, one time, one budget for all attempts together.
       Only the agent's own running counts against its time; checks and waiting do not.
-  H2  The environment is made from nothing: what a Start names, a PATH, and no key but the throw-away one.
-  H3  The transcript of an attempt is bounded. Whoever keeps it masks it first.
+  H2  The environment is made from nothing: what a Start names, the user's interpreters and tools first on PATH, and no
+      key but the throw-away one.
+  H3  The transcript of an attempt is a JSON object a line, each with its moment: what the agent was told, what
+      happened, what its programs printed. It is bounded, and says when something was left out. Whoever keeps it masks
+      it first (see `engine.transcript`).
 """
 
 from __future__ import annotations
@@ -13,11 +16,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
 from holdfast.agents.protocol import ModelAccess, Person, Start, Watcher
+from holdfast.environment.found import NOTHING_FOUND, Environment
 from holdfast.errors import LimitReached
 from holdfast.model.agent import Happening, Spent, Usage, fields_of
 from holdfast.sandbox.confined import Confined, run_confined
@@ -31,6 +35,9 @@ from holdfast.workspace.home import Home, give_back
 
 T = TypeVar("T")
 MOST_TRANSCRIPT = 8 << 20
+# A character as JSON holds it, which is two escapes at most; and what a row may need besides its text.
+_LONGEST_CHARACTER = 12
+_LEAST_ROOM = 10_000
 
 
 class SandboxBench:
@@ -50,22 +57,31 @@ class SandboxBench:
         stop: Callable[[], str] = str,
         person: Person | None = None,
         more_time: str = "Give it more with --within.",
+        environment: Environment = NOTHING_FOUND,
     ) -> None:
         self.path = view.path
         self.home = HOME
         self.model = model
         self._view, self._home, self._profile = view, home, profile._replace(home=home.path)
-        self._left_ms, self._more_time = within_ms, more_time
+        self._left_ms, self._left_at_begin, self._more_time = within_ms, within_ms, more_time
+        self._environment = environment
         self._watcher, self._spending, self._stop, self._person = watcher, spending, stop, person
         self._telling = threading.RLock()
         self._transcript: list[bytes] = []
-        self._transcript_bytes = 0
+        self._transcript_bytes = self._left_out = 0
         self._last = Usage()
         self.enforced: tuple[str, ...] = ()
 
-    def begin(self) -> None:
-        """A new attempt: its transcript is its own."""
-        self._transcript, self._transcript_bytes = [], 0
+    def begin(self, told: str = "") -> None:
+        """A new attempt: its transcript is its own, and begins with what the agent is told."""
+        self._transcript, self._transcript_bytes, self._left_out = [], 0, 0
+        self._left_at_begin = self._left_ms
+        if told:
+            self._keep({"kind": "told", "text": told})
+
+    def give_time_back(self) -> None:
+        """This attempt was none: its time is the next one's."""
+        self._left_ms = self._left_at_begin
 
     def run(self, start: Start, *, stdin: bytes = b"", on_line: Callable[[bytes], None] | None = None) -> Confined:
         command = self._command(start, stdin)
@@ -96,7 +112,7 @@ class SandboxBench:
     def see(self, happening: Happening) -> None:
         # Called from the thread that talks and from the one that counts; each is told whole.
         with self._telling:
-            self._keep(json.dumps(fields_of(happening)).encode())
+            self._keep(fields_of(happening))
             self._watcher(happening)
 
     @property
@@ -107,7 +123,9 @@ class SandboxBench:
         return self._spending()
 
     def transcript(self) -> bytes:
-        return b"\n".join(self._transcript)
+        with self._telling:
+            more = [_line({"kind": "left_out", "rows": self._left_out})] if self._left_out else []
+            return b"\n".join((*self._transcript, *more))
 
     def _command(self, start: Start, stdin: bytes) -> Command:
         """What a Start says, within the time that is left."""
@@ -116,6 +134,7 @@ class SandboxBench:
         for path, text in start.files:
             self._home.put(path, text.encode())
         env = {"PATH": _path(start), "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", **start.env}
+        env = self._environment.around(env)
         return Command(
             start.argv, self.path, env, self._left_ms, self._profile.limits.output_bytes or 1 << 20, stdin=stdin
         )
@@ -130,7 +149,8 @@ class SandboxBench:
 
     def _ended(self, done: Confined) -> Confined:
         self._stopped()  # so that the last request is seen too
-        self._keep(done.finished.output)
+        with self._telling:
+            self._keep({"kind": "printed", "text": done.finished.output.decode("utf-8", "replace")})
         self.enforced = done.enforced
         return done
 
@@ -144,11 +164,24 @@ class SandboxBench:
             self.see(Spent(now))
         return self._stop()
 
-    def _keep(self, data: bytes) -> None:
+    def _keep(self, row: Mapping[str, object]) -> None:
+        """H3. A text that is longer than the room left is kept as far as it fits."""
+        text = row.get("text")
+        if text == "":
+            return
         room = MOST_TRANSCRIPT - self._transcript_bytes
-        if room > 0 and data:
-            self._transcript.append(data[:room])
-            self._transcript_bytes += min(len(data), room)
+        line = _line(row)
+        if len(line) > room and isinstance(text, str) and room > _LEAST_ROOM:
+            line = _line({**row, "text": text[: (room - _LEAST_ROOM // 2) // _LONGEST_CHARACTER], "cut": len(text)})
+        if len(line) > room:
+            self._left_out += 1
+            return
+        self._transcript.append(line)
+        self._transcript_bytes += len(line) + 1
+
+
+def _line(row: Mapping[str, object]) -> bytes:
+    return json.dumps({"at_ns": time.time_ns(), **row}).encode("ascii")
 
 
 def _path(start: Start) -> str:

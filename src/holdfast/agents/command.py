@@ -3,7 +3,8 @@
 Its working directory is the shadow. The task is in the file named by {task_file}, and in $HOLDFAST_TASK.
 With network = "proxy" its model is at $HOLDFAST_MODEL_URL, with the throw-away key in $HOLDFAST_MODEL_KEY.
 The model that the configuration or `--model` names is in $HOLDFAST_MODEL.
-What it prints is kept; the last lines are what it claims.
+What it prints is kept; the last lines are what it claims. With transport = "acp" it is spoken to over ACP instead, and
+claims what it says there.
 
 Files that the command names by absolute path are shown to it one by one, never their folder; its first word is looked
 for on the user's PATH, and the installation it belongs to is shown: a virtual environment, or the prefix of an
@@ -46,6 +47,8 @@ class CommandAgent:
         self.name = own.name
         if own.network in (None, "none"):
             self.capabilities = frozenset((*self.capabilities, "offline"))
+        if own.transport == "acp":
+            self.capabilities = frozenset((*self.capabilities, "permission"))
         self._own = own
 
     def validate(self) -> tuple[str, ...]:
@@ -60,6 +63,11 @@ class CommandAgent:
         return Health(not wrong, not wrong, why_not="; ".join(wrong), hint="Correct its command." if wrong else "")
 
     def work(self, request: Request, bench: Bench) -> Result:
+        if self._own.transport == "acp":
+            from holdfast.agents.acp import converse
+
+            return converse(self.name, self._start(request, bench), request, bench)
+
         def heard(line: bytes) -> None:
             bench.see(Said(line.decode("utf-8", "replace")))
 

@@ -64,7 +64,10 @@ def find(wanted: Wanted, path: str, adapter: Adapter | None = None) -> Found | M
     if isinstance(beside, Missing):
         return found
     # In this order `adapted` finds node and script again.
-    return found._replace(readable=_once((*found.readable, *beside.readable, *beside.argv)))
+    return found._replace(
+        readable=_once((*found.readable, *beside.readable, *beside.argv)),
+        adapter=f"{adapter.wanted.command} {beside.version}".strip(),
+    )
 
 
 def adapted(found: Found, adapter: Adapter) -> tuple[str, ...]:

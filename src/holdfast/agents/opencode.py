@@ -87,6 +87,8 @@ def _settings(request: Request, model: ModelAccess, permission: str) -> dict[str
         "share": "disabled",
         # It would keep a git repository of its own of everything in the workspace.
         "snapshot": False,
+        # What is denied is told to its model, which goes on with something else; otherwise its turn would be over.
+        "experimental": {"continue_loop_on_deny": True},
         "agent": {"build": {"steps": request.turns}} if request.turns else {},
     }
 

@@ -18,6 +18,8 @@ class Found(NamedTuple):
     argv: tuple[str, ...]
     version: str
     readable: tuple[str, ...]
+    # What speaks ACP for it, where that is another program: its name and version.
+    adapter: str = ""
 
 
 class Missing(NamedTuple):

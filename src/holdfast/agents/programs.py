@@ -45,7 +45,9 @@ class ProgramAgent:
         if isinstance(found, Missing):
             return Health(False, False, why_not=found.why, hint=found.hint)
         wrong = self.validate()
-        return Health(True, not wrong, found.version, "; ".join(wrong))
+        over = f"ACP by {found.adapter}" if found.adapter else "ACP"
+        over = over if self.transport() == "acp" else ""
+        return Health(True, not wrong, found.version, "; ".join(wrong), over=over)
 
     def transport(self) -> str:
         """The one that would be used."""

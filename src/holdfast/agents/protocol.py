@@ -8,7 +8,8 @@
 Invariants
   A1  An agent starts programs only through its bench: sandboxed, in the shadow, with the bench's environment.
   A2  `work` returns a Result for everything a program can do, crashes included. It raises only for what is ours:
-      SandboxUnavailable, InvalidInput (the program cannot be started), LimitReached, Interrupted.
+      SandboxUnavailable, InvalidInput (the program cannot be started), LimitReached, Interrupted. Anything else that
+      it raises, or returns, is told and recorded as a failure of the agent.
   A3  An agent sees no real key. All it gets to reach a model is `bench.model`: an address inside, a throw-away key.
 """
 
@@ -34,6 +35,8 @@ class Health(NamedTuple):
     version: str = ""
     why_not: str = ""
     hint: str = ""
+    # How it would be talked to, where that is over ACP, and by which other program, with its version.
+    over: str = ""
 
 
 class ModelAccess(NamedTuple):

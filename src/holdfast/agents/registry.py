@@ -28,8 +28,10 @@ NAMES: tuple[str, ...] = (*PROGRAMS, *OTHERS)
 
 def agent_named(name: str, settings: Settings) -> Agent:
     """InvalidInput when nobody is called so."""
-    own = settings.agent(name) or AgentSettings(name)
-    if own.command or own.transport == "command":
+    table = settings.agent(name)
+    own = table or AgentSettings(name)
+    # A table whose name is not a built-in agent's needs a command, unless the agent is passed in from Python.
+    if own.command or own.transport == "command" or (table is not None and name not in NAMES):
         from holdfast.agents.command import CommandAgent
 
         return CommandAgent(own)
@@ -40,10 +42,10 @@ def agent_named(name: str, settings: Settings) -> Agent:
     if name in OTHERS:
         made: Agent = getattr(import_module(f"holdfast.agents.{name}"), OTHERS[name])(own)
         return made
-    known = ", ".join(dict.fromkeys((*NAMES, *(agent.name for agent in settings.agents))))
+    known = ", ".join(dict.fromkeys((*NAMES, *(agent.name for agent in settings.agents if agent.command))))
     raise InvalidInput(
         f"there is no agent {printable(name)}",
-        hint=f"Known: {known}. Add your own under [agents.{printable(name)}] in your config.toml.",
+        hint=f"Known: {known}. One of your own needs a command, under [agents.{printable(name)}] in your config.toml.",
     )
 
 

@@ -14,6 +14,7 @@ Invariants
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -29,7 +30,7 @@ from holdfast.proxy.pool import Pool
 from holdfast.proxy.record import Noted, Record
 from holdfast.proxy.refusals import Refused, error_body
 from holdfast.proxy.routes import Route, api_of, route_of, target_of, upstream_path
-from holdfast.proxy.tally import Tally
+from holdfast.proxy.tally import Silence, Tally
 from holdfast.proxy.tape import Tape, Taped, request_digest
 from holdfast.proxy.upstream import Origin, Tokens, Upstream
 from holdfast.proxy.wire import Gone, Wire
@@ -39,6 +40,11 @@ _TAPE_LIMIT = 64 << 20
 _DRAINED = 8 << 20
 _DRAINING = 5.0
 _HEARING_OUT = 0.2
+# Answers that say nothing of the question: another time the same one is served.
+_OUTAGE = frozenset((408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529))
+# Seconds after which a question that its client gave up had no answer.
+_PATIENT = 60.0
+_SECONDS = re.compile(r"[0-9]{1,6}")
 _BYTES_A_TOKEN = 3
 
 
@@ -89,6 +95,7 @@ class Exchange:
         self._request: Body | None = None
         self._said = ""
         self._notes: tuple[str, ...] = ()
+        self._waits = False
 
     def run(self) -> None:
         """Answer it. Gone and Broken end the connection; everything else was answered."""
@@ -100,10 +107,18 @@ class Exchange:
             status, outcome = refused.status, refused.kind
             self._house.tally.refuse(refused.kind, f"{self._method} {self._target.path}", refused.message)
             self._said = refused.message
+            if refused.kind == "unreachable":
+                self._house.tally.served(Silence(refused.message))
             self._refuse(refused)
         except Broken:
             outcome = "broken"
             self._house.tally.count("unreachable")
+            self._house.tally.served(Silence("it broke off its answer"))
+            raise
+        except Gone:
+            waited = time.monotonic() - self._start
+            if self._waits and waited >= _PATIENT:
+                self._house.tally.served(Silence(f"no answer within {waited:.0f} s"))
             raise
         finally:
             self._note(status, outcome)
@@ -199,7 +214,7 @@ class Exchange:
         if data:
             headers += [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode("ascii"))]
         path = upstream_path(house.origin.prefix, route.path)
-        bill.sent = True
+        bill.sent = self._waits = True
         try:
             wire.send(h11.Request(method=self._method, target=path, headers=headers))
             if data:
@@ -208,6 +223,7 @@ class Exchange:
             while True:
                 event = wire.next_event(time.monotonic() + house.timeouts.answer, self._client.socket)
                 if isinstance(event, h11.Response):
+                    self._waits = False
                     return event
                 if not isinstance(event, h11.InformationalResponse):
                     raise ConnectionResetError("the provider closed the connection without an answer")
@@ -228,6 +244,7 @@ class Exchange:
             raise Refused(
                 "model_error", 502, f"the provider answered with a redirect ({status}), which is not followed"
             )
+        self._house.tally.served(_silence_in(response) if status in _OUTAGE else None)
         if status >= 400:
             return self._error_passed(wire, status, headers, bill)
         counter = bill.counter = Counter(self._api, sse=_is_stream(response))
@@ -386,6 +403,11 @@ class _Bill:
         unseen = 0 if self.whole or self.unanswered else self._grant.output
         output = max(seen.output, heard, unseen)
         return (seen if seen.input else Tokens(asked.input_estimate))._replace(output=output), True
+
+
+def _silence_in(response: h11.Response) -> Silence:
+    asked = value_of(response.headers, b"retry-after")
+    return Silence(f"it answers {response.status_code}", int(asked) * 1000 if _SECONDS.fullmatch(asked) else 0)
 
 
 def _is_stream(response: h11.Response) -> bool:

@@ -31,7 +31,7 @@ from holdfast.proxy.pool import Pool
 from holdfast.proxy.record import Mask, Noted, Record, Sink
 from holdfast.proxy.refusals import Kind, Refusal, Refused, error_body
 from holdfast.proxy.routes import api_of
-from holdfast.proxy.tally import Tally
+from holdfast.proxy.tally import Silence, Tally
 from holdfast.proxy.tape import Tape
 from holdfast.proxy.tunnel import carry, listed
 from holdfast.proxy.upstream import Upstream, origin_of
@@ -114,8 +114,19 @@ class ModelProxy:
         return self._house.purse.spent_up
 
     @property
+    def refused_by_tape(self) -> bool:
+        """Was the newest question one that is not on the tape?"""
+        return self._house.tape is not None and self._house.tape.refused_last
+
+    @property
     def failures(self) -> dict[Kind, int]:
         return self._house.tally.failures
+
+    @property
+    def silence(self) -> Silence | None:
+        """Why the provider served nothing when it was asked last: out of reach, overloaded, limiting. None where it
+        answered, if only that the question was wrong."""
+        return self._house.tally.silence
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
+from typing import NamedTuple
 
 from holdfast.model.path import printable
 from holdfast.proxy.refusals import Kind, Refusal
 
 _REMEMBERED = 200
+
+
+class Silence(NamedTuple):
+    """Why the provider did not serve the newest question, and for how long it asked to be left alone."""
+
+    why: str
+    asked_ms: int = 0
 
 
 class Tally:
@@ -17,6 +25,17 @@ class Tally:
         self._counts: Counter[Kind] = Counter()
         self._refusals: deque[Refusal] = deque(maxlen=_REMEMBERED)
         self._tunnelled = 0
+        self._silence: Silence | None = None
+
+    def served(self, silence: Silence | None) -> None:
+        """How the provider took the newest question; None where it answered."""
+        with self._lock:
+            self._silence = silence
+
+    @property
+    def silence(self) -> Silence | None:
+        with self._lock:
+            return self._silence
 
     def count(self, kind: Kind) -> None:
         with self._lock:

@@ -57,6 +57,7 @@ class Tape:
     ) -> None:
         self._write, self._answers, self._left_out = write, answers, left_out or {}
         self._lock = threading.Lock()
+        self.refused_last = False
 
     @classmethod
     def recording(cls, write: WriteLine) -> Tape:
@@ -97,6 +98,7 @@ class Tape:
         """The next answer to this question, or Refused (T3)."""
         with self._lock:
             answers = self._answers.get(digest)
+            self.refused_last = not answers
             if not answers:
                 why = self._left_out.get(digest, "this request was not recorded")
                 raise Refused("tape", 409, f"not on tape: {why}, and replay asks nobody")

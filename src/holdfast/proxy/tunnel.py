@@ -9,7 +9,6 @@ Invariants
 from __future__ import annotations
 
 import ipaddress
-import re
 import select
 import socket
 import time
@@ -18,6 +17,7 @@ from collections.abc import Iterable
 import h11
 
 from holdfast.errors import InvalidInput
+from holdfast.model.agent_settings import host_and_port
 from holdfast.model.path import printable
 from holdfast.proxy.exchange import House
 from holdfast.proxy.headers import bears
@@ -27,21 +27,17 @@ from holdfast.proxy.routes import Target
 from holdfast.proxy.wire import Wire
 
 _PIECE = 1 << 16
-_LISTED = re.compile(r"(?P<host>\[[0-9a-f:]+\]|[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::(?P<port>[0-9]{1,5}))?")
 
 
 def listed(hosts: Iterable[str]) -> frozenset[str]:
     """The list as `host:port`; InvalidInput for what is neither a name nor an address. No patterns."""
-    found = set()
-    for host in hosts:
-        match = _LISTED.fullmatch(host.lower())
-        port = int(match["port"] or 443) if match else 0
-        if match is None or not 0 < port < 1 << 16:
+    found = {host: host_and_port(host) for host in hosts}
+    for host, place in found.items():
+        if not place:
             raise InvalidInput(
                 f"not a host that can be allowed: {printable(host)}", hint="It looks like example.com:443"
             )
-        found.add(f"{match['host']}:{port}")
-    return frozenset(found)
+    return frozenset(found.values())
 
 
 def carry(house: House, client: Wire, request: h11.Request) -> None:

@@ -182,3 +182,19 @@ def test_the_key_is_nowhere_in_the_sandbox(name: str, tmp_path: Path, monkeypatc
         assert key not in "".join(map(repr, watcher.happened))
         kept = [path for path in house.workspace.rglob("*") if path.is_file() and key.encode() in path.read_bytes()]
         assert kept == []
+
+
+def test_opencode_goes_on_after_a_command_that_was_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its command named a place that is not its own: that call is denied, its model hears so, and does the task."""
+    answers: list[str] = []
+
+    def watch(happening: Happening) -> None:
+        if happening.kind == "asked":
+            answers.append(happening.answer)
+
+    model = ScriptedModel(Shell("cat /etc/hostname"), HELLO, DONE)
+    with hired("opencode", tmp_path, model, monkeypatch) as house:
+        simulated = house.simulate(watch)
+        assert tuple(simulated.change_set.paths) == ("hello.py",)
+        assert answers[0] == "denied"
+        assert house.measured["ending"] == "finished"
