@@ -12,8 +12,9 @@ import pytest
 from holdfast.checks.gather import Ground, Wanted, gather
 from holdfast.checks.levels import Verification
 from holdfast.checks.reports import Criteria
-from holdfast.checks.toolchains import toolchains
 from holdfast.checks.viewed import tree_in
+from holdfast.environment.found import Shell
+from holdfast.environment.tools import tools_of
 from holdfast.errors import InvalidInput
 from holdfast.sandbox.process import run
 from holdfast.sandbox.view import View
@@ -33,7 +34,14 @@ def check(workspace: Path, save_log: Callable[[bytes], str], monkeypatch: pytest
             (workspace / name).parent.mkdir(parents=True, exist_ok=True)
             (workspace / name).write_text(text)
         with tree_in(View(str(workspace), str(workspace))) as tree:
-            ground = Ground(tree, str(workspace), "tree-7", run, save_log, toolchains(REAL_HOME).env)
+            ground = Ground(
+                tree,
+                str(workspace),
+                "tree-7",
+                run,
+                save_log,
+                tools_of(Shell(os.environ, REAL_HOME), "/nonexistent", ()).variables,
+            )
             return gather(ground, touched if touched is not None else list(files), wanted)
 
     return verified

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.checks.reports import Criteria
-from holdfast.checks.words import Understood, understood
+from holdfast.checks.words import Understood, acceptance_in, understood
 from holdfast.model.check import (
     CommandCheck,
     DatabaseCheck,
@@ -23,6 +25,7 @@ from holdfast.model.check import (
 )
 
 CASES: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("words_cases.yaml").read_text(encoding="utf-8"))
+ACCEPTANCE = tomllib.loads(Path(__file__).with_name("acceptance.toml").read_text())["case"]
 _KINDS = {
     "http": HttpCheck,
     "tcp": TcpCheck,
@@ -88,3 +91,17 @@ def test_a_refusing_word_is_never_understood(words: list[str]) -> None:
     wanted = sum(word in ("not", "if") for word in words)
     said = " ".join(item.text for item in found.not_understood).split()
     assert sum(word in ("not", "if") for word in said) == wanted
+
+
+@pytest.mark.parametrize("case", ACCEPTANCE, ids=[case["text"] for case in ACCEPTANCE])
+def test_lines_that_say_when_a_task_is_done_are_commands_or_prose(case: dict[str, Any]) -> None:
+    """Only what is surely a program is run: no shell, no word that may be anything, nothing conditional."""
+    assert [list(argv) for argv in acceptance_in(case["text"])] == case.get("commands", [])
+
+
+def test_acceptance_lines_without_end_take_no_longer_than_they_are() -> None:
+    """A hostile file is read in the time of a large one."""
+    began = time.process_time()
+    for piece in ("Verify when once ", "- ", "Verify: `a` and ", "Done when\n", "* _"):
+        acceptance_in(piece * (60_000 // len(piece)))
+    assert len(ACCEPTANCE) >= 25 and time.process_time() - began < 10

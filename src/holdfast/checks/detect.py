@@ -64,7 +64,7 @@ def detect(
     redefined: set[str] = set()
     if not projects_too:
         found.append(NotRun("tests", "", _NOT_LOOKED_FOR))
-    for root in _roots(paths) if projects_too else ():
+    for root in roots_above(paths) if projects_too else ():
         prefix = f"{root}/" if root else ""
         below = tuple(path.removeprefix(prefix) for path in there if path.startswith(prefix))
         place = Place(tree, root, below)
@@ -80,7 +80,7 @@ def detect(
     return Detected(tuple(projects), checks, not_run, tuple(sorted(redefined)))
 
 
-def _roots(paths: Sequence[str]) -> list[str]:
+def roots_above(paths: Sequence[str]) -> list[str]:
     """Every directory above a touched path, the outermost first (Z1, Z3)."""
     roots = {""} if paths else set()
     for path in paths:

@@ -27,8 +27,9 @@ from holdfast.checks.attempt import (
     try_command,
     without_reports,
 )
+from holdfast.checks.baseline import Ran
 from holdfast.checks.detect import Detected, detect
-from holdfast.checks.junit import Case, Results, read_junit
+from holdfast.checks.junit import Results, read_junit
 from holdfast.checks.levels import (
     FLOOR,
     LEVELS,
@@ -37,6 +38,7 @@ from holdfast.checks.levels import (
     Level,
     Mode,
     NotRun,
+    Tried,
     Verification,
     cannot_run,
 )
@@ -51,6 +53,11 @@ from holdfast.model.path import printable
 _PROBE_MS = 30_000
 _ARGUMENTS = 40
 _LONG = 200
+_NAMED = 5
+_COLLECTED = re.compile(r"(?m)^=*\s*(\d+)(?:/\d+)? tests? collected\b")
+_COUNTED = re.compile(r"(?m)^\S.*: (\d+)$")
+_BROKEN_FILE = re.compile(r"(?m)^ERROR (?:collecting )?(\S+?\.py)\b")
+_REASON = re.compile(r"(?m)^(?:E  +|ERROR: )(\S.*)$")
 _Report = TypeVar("_Report")
 
 
@@ -87,6 +94,8 @@ class Ground(NamedTuple):
     run: Run
     save_log: Callable[[bytes], str]
     env: tuple[tuple[str, str], ...] = ()
+    # Which Python is first on PATH, and what stood in the way of another one.
+    python: str = ""
 
 
 def gather(ground: Ground, touched: Iterable[str], wanted: Wanted, progress: Progress = silent) -> Verification:
@@ -100,13 +109,40 @@ def gather(ground: Ground, touched: Iterable[str], wanted: Wanted, progress: Pro
     work = _Gathering(ground, wanted, _narrowed(detected, wanted), progress)
     for level in wanted.among:
         work.level(level, paths)
-    return Verification(wanted.mode, tuple(work.receipts), tuple(work.not_run), wanted.reason, tuple(work.cases))
+    return Verification(wanted.mode, tuple(work.receipts), tuple(work.not_run), wanted.reason, tuple(work.ran))
+
+
+def tried(ground: Ground, touched: Iterable[str], wanted: Wanted, within_ms: int) -> tuple[Tried, ...]:
+    """Which checks a change of these paths would have, and whether each can run; none is run. All of it ends in time.
+
+    What finds its tests without running them is asked to; of everything else only the tool is looked for.
+    """
+    detected = _narrowed(detect(ground.tree, touched, wanted.commands, projects_too=wanted.detect), wanted)
+    work, end = _Gathering(ground, wanted, detected, silent), time.monotonic() + within_ms / 1000
+    found = [
+        work.trial(check, max(1, int((end - time.monotonic()) * 1000)))
+        for check in detected.checks
+        if check.level not in FLOOR
+    ]
+    return (*found, *(Tried(item.level, item.root, item.detail, ready=False) for item in detected.not_run))
 
 
 def finds_none(tree: Tree, touched: Iterable[str], wanted: Wanted) -> bool:
     """Is there no command at all that `gather` would run? It is not asked whether one could be run."""
     detected = detect(tree, touched, wanted.commands, wanted.within_ms, projects_too=wanted.detect)
     return not _narrowed(detected, wanted).checks
+
+
+def commands_for(ground: Ground, touched: Iterable[str], wanted: Wanted) -> tuple[str, ...]:
+    """The commands that `gather` would run and whose tools are there, as a person would type them; none is run."""
+    detected = detect(ground.tree, touched, wanted.commands, wanted.within_ms, projects_too=wanted.detect)
+    narrowed = _narrowed(detected, wanted)
+    work = _Gathering(ground, wanted, narrowed, silent)
+    return tuple(
+        _named(check)
+        for check in narrowed.checks
+        if check.level not in FLOOR and not _is_ours(check) and not work.missing(check)
+    )
 
 
 def _narrowed(detected: Detected, wanted: Wanted) -> Detected:
@@ -130,7 +166,7 @@ class _Gathering:
         self._ground, self._wanted, self._detected, self._progress = ground, wanted, detected, progress
         self._done = 0
         self._installed: dict[tuple[str, tuple[str, ...]], str] = {}
-        self.cases: list[Case] = []
+        self.ran: list[Ran] = []
 
     def level(self, level: Level, touched: Sequence[str]) -> None:
         before = len(self.receipts)
@@ -184,7 +220,7 @@ class _Gathering:
 
     def _command(self, check: Check) -> None:
         measured = check.coverage if self._wanted.criteria.minimum_coverage is not None else None
-        missing = self._missing(check.tool, check.probe, check.root)
+        missing = self.missing(check)
         if not missing and measured:
             missing = self._missing(measured.tool, measured.probe, check.root)
         if missing:
@@ -202,9 +238,34 @@ class _Gathering:
             last = attempt.log.decode("utf-8", "replace").strip().splitlines()[-1:]
             self._could_not(NotRun(check.level, check.root, f"{_named(check)} had nothing to judge{_after(last)}"))
         else:
-            attempt, note = self._judged(check, attempt)
+            attempt, note = self._judged(check, argv, attempt)
+            if check.level == "tests" and (not self.ran or self.ran[-1].number != len(self.receipts)):
+                self.ran.append(Ran(len(self.receipts), check.root, argv, Results(()), False, report=False))
+            if check.level == "tests":
+                self.ran[-1] = self.ran[-1]._replace(passed=attempt.passed)
             said = f"{_named(check)} {attempt.said} ({duration(took_ms)}){note}{attempt.remarks}"
             self._keep(check.level, argv, attempt, took_ms, said, self._origin(check))
+
+    def trial(self, check: Check, within_ms: int) -> Tried:
+        """At least once around what is left of the time, each probe has a bound of its own."""
+        name = _named(check)
+        if missing := self._missing(check.tool, check.probe, check.root):
+            return Tried(check.level, check.root, f"{name}: {missing}", ready=False)
+        if not check.collect:
+            return Tried(check.level, check.root, name, ready=True)
+        started = time.monotonic()
+        attempt = self._try((*without_reports(check.argv), *check.collect), check.root, within_ms, check.env)
+        took = duration(int((time.monotonic() - started) * 1000))
+        if attempt.timed_out:
+            return Tried(check.level, check.root, f"{name} was still collecting after {took}", ready=True)
+        if attempt.exit_code in check.nothing:
+            return Tried(check.level, check.root, f"{name} collects no tests", ready=False)
+        if not attempt.passed:
+            files, why = _not_collected(attempt.log)
+            said = f"{name} cannot collect its tests: {why or attempt.said}"
+            return Tried(check.level, check.root, said, ready=False, uncollectable=True, files=files, log=attempt.log)
+        counted = plural(_collected(attempt.log), "test", "tests")
+        return Tried(check.level, check.root, f"{name} collects {counted} in {took}", ready=True)
 
     def _origin(self, check: Check) -> CheckOrigin:
         """Acceptance is what was named by somebody; all else was found in the tree."""
@@ -214,20 +275,26 @@ class _Gathering:
             return "agent"
         return "project" if check.argv in self._wanted.of_the_project else "configured"
 
-    def _judged(self, check: Check, attempt: Attempt) -> tuple[Attempt, str]:
+    def _judged(self, check: Check, argv: tuple[str, ...], attempt: Attempt) -> tuple[Attempt, str]:
         """Tests are judged by their reports where there are some, and always by how they ended."""
         if check.level != "tests":
             return attempt, ""
         problems: list[str] = []
         results = _read(attempt, check.junit, read_junit, problems)
         coverage = _read(attempt, check.coverage.file if check.coverage else "", read_coverage, problems)
-        self.cases += results.cases if results else ()
         ended = Ended(attempt.exit_code, timed_out=attempt.timed_out)
         # Required tests may be any project's; they are looked for when all projects have run.
         criteria = self._wanted.criteria._replace(required=())
         if check.junit:
             criteria = criteria._replace(needs_results=True)  # our own reporter was asked for it, and writes it always
         verdict = judged(criteria, ended, results, coverage)
+        if results is not None:
+            lenient = criteria._replace(maximum_failures=len(results.failed))
+            is_open = criteria.maximum_failures is None and not attempt.survived
+            otherwise_good = is_open and judged(lenient, ended, results, coverage).passed
+            collected = not check.collect or attempt.exit_code in (0, 1)
+            ran = Ran(len(self.receipts), check.root, argv, results, otherwise_good, collected=collected)
+            self.ran.append(ran)
         words = [verdict.summary, *problems, *(verdict.reasons if attempt.passed or results else ())]
         passed = verdict.passed and not attempt.survived
         return attempt._replace(passed=passed), "".join(f"; {word}" for word in words if word)
@@ -236,12 +303,16 @@ class _Gathering:
         required = self._wanted.criteria.required
         if not required:
             return
-        results = Results(tuple(self.cases))
+        results = Results(tuple(case for run in self.ran for case in run.results.cases))
         states = {name: results.state_of(name) for name in required}
         bad = [f"{printable(name)} {state or 'was not run'}" for name, state in states.items() if state != "passed"]
         detail = f"required tests: {', '.join(bad) or 'all passed'}"
         attempt = Attempt(not bad, "", detail.encode())
         self._keep("tests", ("holdfast", "tests", *required), attempt, 0, detail, self._wanted.tests_by)
+
+    def missing(self, check: Check) -> str:
+        """Why its tool cannot be used; empty when it can."""
+        return self._missing(check.tool, check.probe, check.root)
 
     def _missing(self, tool: str, probe: tuple[str, ...], root: str) -> str:
         """Why a tool cannot be used here; empty when it can. Asked once for every tool and project."""
@@ -249,7 +320,9 @@ class _Gathering:
             return ""
         if (root, probe) not in self._installed:
             asked = self._try(probe, root, _PROBE_MS)
-            said = "" if asked.passed else cannot_run(tool)
+            of_python = self._ground.python and os.path.basename(probe[0]) in ("python", "python3")
+            where = f" in {self._ground.python}" if of_python else ""
+            said = "" if asked.passed else cannot_run(tool, f"is not installed{where}")
             if not asked.passed and not asked.hopeless and asked.log.strip():
                 first = asked.log.decode("utf-8", "replace").strip().splitlines()[0]
                 said = cannot_run(tool, f"does not start: {printable(first[:_LONG])}")
@@ -297,6 +370,23 @@ class _Gathering:
         )
 
 
+def _collected(log: bytes) -> int:
+    """How many tests pytest names: in its last line, or, where it is told to be quieter, a number for each file."""
+    text = log.decode("utf-8", "replace")
+    if found := _COLLECTED.search(text):
+        return int(found[1])
+    return sum(int(number) for number in _COUNTED.findall(text)) or text.count("::")
+
+
+def _not_collected(log: bytes) -> tuple[tuple[str, ...], str]:
+    """The files that pytest could not collect, and its first reason."""
+    text = log.decode("utf-8", "replace")
+    files = tuple(dict.fromkeys(_BROKEN_FILE.findall(text)))
+    why = _REASON.search(text)
+    words = [", ".join(map(printable, files[:_NAMED])), printable(why[1][:_LONG]) if why else ""]
+    return files, ": ".join(filter(None, words))
+
+
 def _judged_nothing(check: Check, attempt: Attempt) -> bool:
     """Did the command run without looking at anything? A run that failed has found something."""
     if attempt.exit_code is not None and attempt.exit_code in check.nothing:
@@ -320,9 +410,14 @@ def _after(lines: Sequence[str]) -> str:
     return f": {printable(lines[0][:_LONG])}" if lines else ""
 
 
+def _is_ours(check: Check) -> bool:
+    """A driver of ours, which nobody would type."""
+    return "-c" in check.argv[:3] or "-e" in check.argv[:2] or "-r" in check.argv[:2]
+
+
 def _named(check: Check) -> str:
     """The command as a person would say it; our own drivers are named by what they look at."""
-    if "-c" in check.argv[:3] or "-e" in check.argv[:2] or "-r" in check.argv[:2]:
+    if _is_ours(check):
         return f"{check.level} of {check.why}"
     text = shown(without_reports(check.argv) if check.junit else check.argv)
     where = f" in {printable(check.root)}" if check.root else ""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from holdfast.checks.baseline import Ran
 from holdfast.checks.junit import Case
 from holdfast.model.execution import Receipt
 
@@ -65,6 +66,24 @@ class Check(NamedTuple):
     coverage: Measured | None = None
     nothing: tuple[int, ...] = ()
     shows: str = ""
+    # Further arguments with which it only finds its tests, and runs none.
+    collect: tuple[str, ...] = ()
+
+
+class Tried(NamedTuple):
+    """What a trial of one check showed, before anything is done: `detail` is the whole sentence.
+
+    `ready`: as far as was tried, it can run. `uncollectable`: its tests cannot even be collected, and these are the
+    files that are to blame, as far as the runner names them.
+    """
+
+    level: Level
+    root: str
+    detail: str
+    ready: bool
+    uncollectable: bool = False
+    files: tuple[str, ...] = ()
+    log: bytes = b""
 
 
 class NotRun(NamedTuple):
@@ -82,8 +101,13 @@ class Verification(NamedTuple):
     receipts: tuple[Receipt, ...] = ()
     not_run: tuple[NotRun, ...] = ()
     reason: str = ""
-    # Every single test that reports name, of all runs.
-    cases: tuple[Case, ...] = ()
+    # The runs of tests that left a report.
+    ran: tuple[Ran, ...] = ()
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """Every single test that reports name, of all runs."""
+        return tuple(case for run in self.ran for case in run.results.cases)
 
     @property
     def failed(self) -> tuple[Receipt, ...]:

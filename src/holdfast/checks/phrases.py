@@ -52,9 +52,9 @@ _TCP = _SUBJECTS | frozenset(
     """tcp port listening listens accept connections connection server something somebody someone connect""".split()
 )
 _RUN = _COMMON | frozenset(
-    "run execute command commands pass passes succeed succeeds exit exits code 0 works script step zero".split()
+    "run execute command commands pass passes succeed succeeds exit exits code 0 works script step zero green".split()
 )
-_PROGRAMS = frozenset(
+PROGRAMS = frozenset(
     """pytest tox nox mypy ruff flake8 pylint npm yarn pnpm npx cargo mvn gradle rspec rake phpunit composer dotnet
     bundle python python3 eslint tsc jest vitest pre-commit bazel ctest make go node""".split()
 )
@@ -94,7 +94,7 @@ def command_in(clause: Clause) -> CommandCheck | None:
     if clause.commands or clause.quotes or clause.urls:
         return None
     found = re.match(r"(?:(run|execute) )?(?:the command )?(\S+)", clause.original, re.I)
-    if not found or found[2].lower() not in _PROGRAMS or (found[2].lower() in _ALSO_WORDS and not found[1]):
+    if not found or found[2].lower() not in PROGRAMS or (found[2].lower() in _ALSO_WORDS and not found[1]):
         return None
     words = _WITHIN.sub("", clause.original[found.start(2) :]).split()
     if not all(_ARGUMENT.fullmatch(word) and word.lower() not in _NO_ARGUMENTS for word in words):

@@ -16,6 +16,7 @@ English only. What is not understood is for the caller to refuse.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from holdfast.checks.clauses import Clause, clauses_of
 from holdfast.checks.demands import criteria_in, files_in, is_about_health, level_in, means_everything
 from holdfast.checks.levels import LEVELS, Level
 from holdfast.checks.phrases import (
+    PROGRAMS,
     Modifiers,
     command_in,
     database_in,
@@ -36,6 +38,15 @@ from holdfast.checks.phrases import (
 from holdfast.checks.reports import Criteria
 from holdfast.model.check import CommandCheck, HealthCheck, HttpCheck, masked_words
 from holdfast.model.plan import Plan
+
+_BULLET = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+_WHEN_DONE = re.compile(
+    rf"(?i)^\s*(?:{_BULLET.pattern[1:]})?[*_]{{0,3}}"
+    r"(?:verif(?:y|ied|ication)|accept(?:ed|ance)?|done|validat(?:e|ion)|check|test)"
+    r"(?: (?:when|once|by|with|that|criteria|criterion|tests?|command|running))*"
+    r"(?:[*_]{0,3}:[*_]{0,3}|(?<=when)|(?<=once)|(?<=that)|(?<=with)|(?<=by)|(?<=running))\s*"
+)
 
 
 class NotUnderstood(NamedTuple):
@@ -68,6 +79,25 @@ def understood(texts: Iterable[str]) -> Understood:
 def understood_as_health(texts: Iterable[str]) -> Understood:
     """All the texts together, as words about health: everything that is asked for is in `health`."""
     return _read(texts, _HealthReading())
+
+
+def acceptance_in(text: str) -> tuple[tuple[str, ...], ...]:
+    """The commands in the lines that say when a task is done: "Verify: …", "Done when `…` passes", bullets below
+    "Acceptance criteria:". Only what is sure to be a command: of a program that is known, or named by a path."""
+    found: dict[tuple[str, ...], None] = {}
+    below = fenced = False
+    for line in text.splitlines():
+        fenced ^= _FENCE.match(line) is not None
+        label = None if fenced else _WHEN_DONE.match(line)
+        below = label is not None if label is not None else below and _BULLET.match(line) is not None
+        said = line[label.end() :] if label is not None else _BULLET.sub("", line, count=1) if below else ""
+        found.update((check.argv, None) for check in understood([said]).commands if _is_program(check.argv[0]))
+        below = below and (label is None or not said.strip(" *:"))
+    return tuple(found)
+
+
+def _is_program(name: str) -> bool:
+    return name in PROGRAMS or "/" in name
 
 
 def health_in_words(plan: Plan) -> tuple[HealthCheck, ...]:

@@ -9,6 +9,7 @@ from holdfast.checks.project import Found, Kind, Place
 
 _PROBE = ("go", "version")
 _ENV = (("GOFLAGS", "-mod=readonly"), ("GOPROXY", "off"), ("GOTOOLCHAIN", "local"))
+# -count=1: a result that Go remembers is of a run that was no check.
 # `ok  package  0.02s`; a package without tests says `? package [no test files]`, or `ok … [no tests to run]`.
 _TESTED = r"^ok[ \t]++\S++[ \t]++(?!.*\[no tests to run\])"
 _LINT = (".golangci.yml", ".golangci.yaml", ".golangci.toml")
@@ -20,7 +21,7 @@ def _checks(place: Place) -> Iterator[Found]:
         argv = ("gofmt", "-l", "-e", *(f"./{path}" for path in files))
         yield Check("syntax", place.root, argv, f"{len(files)} touched Go files", "gofmt")
     yield Check("types", place.root, ("go", "vet", "./..."), why, "go", _PROBE, _ENV)
-    yield Check("tests", place.root, ("go", "test", "./..."), why, "go", _PROBE, _ENV, shows=_TESTED)
+    yield Check("tests", place.root, ("go", "test", "-count=1", "./..."), why, "go", _PROBE, _ENV, shows=_TESTED)
     if name := place.first(*_LINT):
         argv = ("golangci-lint", "run")
         yield Check("lint", place.root, argv, f"there is a {name}", "golangci-lint", (argv[0], "--version"), _ENV)

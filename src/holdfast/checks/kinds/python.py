@@ -30,9 +30,9 @@ def _checks(place: Place) -> Iterator[Found]:
 
 
 def interpreter(place: Place) -> str:
-    """The project's own virtual environment where it has one."""
+    """Of the workspace as a whole it is first on PATH (see `environment`); a project below may have its own."""
     for directory in (".venv", "venv"):
-        if "python" in place.inside(f"{directory}/bin"):
+        if place.root and "python" in place.inside(f"{directory}/bin"):
             return f"{directory}/bin/python"
     return "python3"
 
@@ -64,7 +64,9 @@ def _tests(place: Place, python: str) -> Iterator[Found]:
         check = _module_check(place, python, "tests", "pytest", "-q", report, why=why)
         arguments = ("--cov", f"--cov-report=json:{REPORTS}/coverage.json")
         coverage = Measured("coverage.json", arguments, _probe(python, "pytest_cov"), "pytest-cov")
-        yield check._replace(junit="junit.xml", coverage=coverage, nothing=(_NO_TESTS_COLLECTED,))
+        yield check._replace(
+            junit="junit.xml", coverage=coverage, nothing=(_NO_TESTS_COLLECTED,), collect=("--collect-only",)
+        )
         return
     directory, files = _test_files(place)
     if files:

@@ -1,0 +1,173 @@
+"""The baseline: what failed before a change is known, and is not its fault.
+
+    tests ran ─▶ the same run on the untouched base ─▶ each failed test: known, or new; what is not run any more
+                                                                  └─ new ones: run everything once more ─▶ flaky, or new
+
+Invariants
+  N1  Only tests that a report names are forgiven, by name, and only those that failed on the base in the same run.
+      A command without a report, a run that broke, a check that a plan names are never forgiven; nor is anything
+      where somebody said how many tests may fail.
+  N2  What a task was to mend is not forgiven: a test that its words name, and every test where they speak of failing
+      ones.
+  N3  A test is flaky if it failed and then passed over the same tree. Everything is run again, never the test alone:
+      alone it would pass although another test breaks it.
+  N4  A test that passed on the base and is not run any more is missed, by name (its parameters may have other values,
+      but not fewer of them), unless the change edits the file that it stood in: then the gate asks a person.
+  N5  Where the base's tests could not be collected, collecting them is the check: what fails then never ran before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from holdfast.checks.attempt import plural, shown
+from holdfast.checks.junit import Case, Results
+from holdfast.model.execution import Receipt
+from holdfast.model.path import printable
+
+# More than these at once are no accident, and running them again would only cost time.
+MOST_FLAKY = 10
+_NAMED = 5
+_ABOUT_COLLECTING = re.compile(
+    r"(?i)\b(?:collect(?:s|ed|ing|ion|able)?|import(?:s|ing)?\s+errors?|ImportError|ModuleNotFoundError)\b"
+)
+_PARAMETERS = re.compile(r"\[.*\]\Z", re.DOTALL)
+_ABOUT_FAILURES = re.compile(
+    r"(?i)\b(?:fail(?:s|ed|ing|ures?)?|broken|red|fix|repair|pass|green)\b[^.;\n]{0,60}\btests?\b"
+    r"|\btests?\b[^.;\n]{0,60}\b(?:fail(?:s|ed|ing|ures?)?|broken|red|pass(?:es)?|green)\b"
+)
+
+
+class Ran(NamedTuple):
+    """One run of tests: of the `number`-th receipt.
+
+    `otherwise_good`: it would have passed but for the tests that failed, and nobody said how many may.
+    `collected`: it got as far as running tests. Without a `report` there are no results, only whether it passed.
+    """
+
+    number: int
+    root: str
+    command: tuple[str, ...]
+    results: Results
+    otherwise_good: bool
+    passed: bool = False
+    collected: bool = True
+    report: bool = True
+
+    @property
+    def key(self) -> tuple[str, tuple[str, ...]]:
+        return self.root, self.command
+
+
+class Compared(NamedTuple):
+    """The failed tests of a run, by their full names."""
+
+    new: tuple[str, ...]
+    known: tuple[str, ...]
+
+
+def compared(after: Results, before: Ran | None, words: str) -> Compared:
+    """`words` are those of the task (N2)."""
+    if before is not None and not before.collected:
+        known = set(after.failed).difference(_spoken_of(words, after.cases))  # N5
+    else:
+        known = set(before.results.failed if before is not None else ()).difference(named_in(words, after.cases))
+    failed = dict.fromkeys(after.failed)
+    return Compared(
+        tuple(name for name in failed if name not in known), tuple(name for name in failed if name in known)
+    )
+
+
+def named_in(words: str, cases: Iterable[Case]) -> tuple[str, ...]:
+    """Tests that the words of a task are about (N2)."""
+    if _ABOUT_FAILURES.search(words):
+        return tuple(case.full_name for case in cases)
+    return _spoken_of(words, cases)
+
+
+def missing(after: Results, before: Results) -> tuple[str, ...]:
+    """Tests that passed before and are not run any more (N4)."""
+    passed = Counter(_function_of(case) for case in before.cases if case.state == "passed")
+    ran = Counter(_function_of(case) for case in after.cases if case.state != "skipped")
+    fewer = ((name, ran[name], count) for name, count in passed.items() if ran[name] < count)
+    return tuple(f"{name} ({left} of {count} cases)" if left else name for name, left, count in fewer)
+
+
+def is_edited(name: str, each: Ran, touched: Iterable[str]) -> bool:
+    """Does a test, by its full name, stand in one of these files? A runner that names no files may mean any of them."""
+    prefix = f"{each.root}/" if each.root else ""
+    below = [path.removeprefix(prefix) for path in touched if path.startswith(prefix)]
+    if "pytest" not in each.command:
+        return bool(below)
+    modules = (path.removesuffix(".py").replace("/", ".") for path in below if path.endswith(".py"))
+    return any(f"{name}.".startswith(f"{module}.") for module in modules)
+
+
+def missed(receipt: Receipt, gone: tuple[str, ...]) -> Receipt:
+    """One that failed, for tests that are not run any more."""
+    return receipt._replace(passed=False, detail=f"{receipt.detail}; no longer run: {_names(gone)}")
+
+
+def told_gone(receipt: Receipt, gone: tuple[str, ...]) -> Receipt:
+    """One that passed, and names what the change itself took out of the tests."""
+    return receipt._replace(detail=f"{receipt.detail}; no longer run, in files that are edited: {_names(gone)}")
+
+
+def _function_of(case: Case) -> str:
+    return _PARAMETERS.sub("", case.full_name)
+
+
+def _spoken_of(words: str, cases: Iterable[Case]) -> tuple[str, ...]:
+    spoken = set(re.findall(r"\w+", words))
+    return tuple(case.full_name for case in cases if _PARAMETERS.sub("", case.name) in spoken)
+
+
+def is_about_collecting(words: str, files: Iterable[str]) -> bool:
+    """Is a task to mend just that tests cannot be collected? It says so, speaks of failing tests, or names the file."""
+    if _ABOUT_COLLECTING.search(words) or _ABOUT_FAILURES.search(words):
+        return True
+    return any(name in words for path in files for name in (path, path.rpartition("/")[2]))
+
+
+def forgiven(
+    receipt: Receipt, summary: str, known: tuple[str, ...], flaky: tuple[str, ...], *, collected: bool = True
+) -> Receipt:
+    """A receipt that passed, and says what it passed over, instead of why it did not pass."""
+    command, _, _ = receipt.detail.partition("; ")
+    return receipt._replace(
+        passed=True, detail="; ".join((command, summary, *_passed_over(known, flaky, collected=collected)))
+    )
+
+
+def blamed(receipt: Receipt, new: tuple[str, ...], known: tuple[str, ...]) -> Receipt:
+    """One that failed, and says which failures are new."""
+    words = (f"new: {_names(new)}", *_passed_over(known, ())) if known else ()
+    return receipt._replace(detail="; ".join((receipt.detail, *words)))
+
+
+def as_before(ran: Ran) -> str:
+    """How the tests stand before anything is done, as a sentence."""
+    if not ran.report:
+        how = "pass" if ran.passed else "fail, and name none: every change fails while they do"
+        return f"before anything is done: the tests of {shown(ran.command)} {how}"
+    failed = f": {_names(ran.results.failed)}" if ran.results.failed else ""
+    return f"before anything is done: {ran.results.summary}{failed}"
+
+
+def _passed_over(known: tuple[str, ...], flaky: tuple[str, ...], *, collected: bool = True) -> tuple[str, ...]:
+    said = []
+    if known and not collected:
+        said.append(f"{plural(len(known), 'test', 'tests')} failed that could not be collected before: {_names(known)}")
+    elif known:
+        said.append(f"{plural(len(known), 'test', 'tests')} failed before this change too: {_names(known)}")
+    if flaky:
+        said.append(f"flaky, failed once and passed when everything was run again: {_names(flaky)}")
+    return tuple(said)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(map(printable, names[:_NAMED]))}{more}"
