@@ -126,6 +126,34 @@ def test_a_file_of_the_workspace_with_an_overlays_attribute(tmp_path: Path) -> N
                 assert changes(captured) == {"b": "new"}
 
 
+# One that ping has: CAP_NET_RAW, permitted and effective.
+_NET_RAW = b"\x01\x00\x00\x02\x00\x20\x00\x00" + bytes(12)
+
+
+@pytest.mark.parametrize("kind", ["overlay", "copy"])
+@pytest.mark.parametrize("special", ["set-id", "capability", "trusted"])
+def test_special_rights_are_not_lost_by_a_program(tmp_path: Path, kind: Kind, special: str) -> None:
+    """A program that rewrites a file with special rights would take them away: refused, as a write step is."""
+    with shaded(tmp_path / "w", FILES) as site:
+        if special == "set-id":
+            (tmp_path / "w/run.sh").chmod(0o4755)
+        elif os.geteuid() != 0:
+            pytest.skip("only root gives capabilities and trusted attributes")
+        else:
+            name, value = ("security.capability", _NET_RAW) if special == "capability" else ("trusted.own", b"y")
+            os.setxattr(tmp_path / "w/run.sh", name, value)
+        with open_shadow(site, kind) as shadow:
+            shell(shadow, "{ echo 'echo more' >> run.sh && chmod 0700 run.sh; } || : > untouched; echo b > b")
+            captured = captured_by(shadow)
+        kept = special == "trusted" and kind == "copy"
+        # btrfs lists trusted attributes that only root may read, so the kernel refuses to copy the file up.
+        untouched = "untouched" in changes(captured)
+        assert not untouched or (special, kind) == ("trusted", "overlay")
+        assert ("run.sh" in refused(captured)) != (kept or untouched)
+        expected = {"b": "new", **({"run.sh": "edited"} if kept else {}), **({"untouched": "new"} if untouched else {})}
+        assert changes(captured) == expected
+
+
 def test_what_is_in_a_refused_directory_is_refused_too(shadow: Shadow) -> None:
     """A file in a new directory that cannot land cannot land either."""
     shell(shadow, "mkdir g; chmod 2755 g; echo x > g/x; mkdir g/h")

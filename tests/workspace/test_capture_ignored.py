@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -258,3 +259,48 @@ def test_the_sieve_holds_nothing_back(here: str, below: str, asked: list[str], i
 def test_the_sieve_is_worth_its_name(site: Site) -> None:
     """Ordinary edits never start git."""
     assert sifted(site.workspace, ["src/a.c", "README", "src/deep/"]) == []
+
+
+SOURCE_TREE = {
+    "pyproject.toml": b"[project]\n",
+    "pkg/a.py": b"a\n",
+    "web/package.json": b"{}\n",
+    "docs/build/x": b"x\n",
+}
+RUN = """
+mkdir -p pkg/__pycache__ .pytest_cache/v .venv/bin web/node_modules/m web/dist build/lib docs/target notes.egg-info
+for f in pkg/__pycache__/a.pyc .pytest_cache/v/x .venv/bin/python web/node_modules/m/i.js web/dist/o.js build/lib/a.py
+do echo made > $f; done
+echo made > docs/target/page; echo made > docs/build/x; echo made > notes.egg-info/SOURCES; echo made > pkg/b.py
+"""
+
+
+@pytest.mark.parametrize("with_git", [True, False])
+@pytest.mark.parametrize("kind", ["overlay", "copy"])
+def test_caches_of_a_source_tree_are_by_products(
+    tmp_path: Path, kind: Literal["overlay", "copy"], with_git: bool
+) -> None:
+    """Without any rule: caches that are new, and build folders beside the file of a project; what was there lands."""
+    with shaded(tmp_path / "workspace", SOURCE_TREE) as site:
+        if with_git:
+            repository(tmp_path / "workspace")
+        with open_shadow(site, kind) as shadow:
+            shell(shadow, RUN)
+            captured = captured_by(shadow)
+        landed = {"docs/build/x": "edited", "docs/target": "new", "docs/target/page": "new", "pkg/b.py": "new"}
+        assert changes(captured) == landed
+        names = [item.path for item in captured.by_products]
+        assert names == [
+            ".pytest_cache", ".venv", "build", "notes.egg-info", "pkg/__pycache__", "web/dist", "web/node_modules"
+        ]  # fmt: skip
+
+
+def test_elsewhere_everything_counts(tmp_path: Path) -> None:
+    """In a tree that is no project, `build` and `__pycache__` are names like any other; and so is what is kept."""
+    with shaded(tmp_path / "host", {"etc/a.conf": b"a\n"}) as site, open_shadow(site, "auto") as shadow:
+        shell(shadow, "mkdir -p build etc/__pycache__; echo x > build/x; echo x > etc/__pycache__/x")
+        found = changes(captured_by(shadow))
+        assert found == {"build": "new", "build/x": "new", "etc/__pycache__": "new", "etc/__pycache__/x": "new"}
+    with shaded(tmp_path / "project", SOURCE_TREE) as site, open_shadow(site, "auto") as shadow:
+        shell(shadow, "mkdir dist; echo x > dist/x")
+        assert changes(shadow.capture(["dist/**"])) == {"dist": "new", "dist/x": "new"}

@@ -20,7 +20,7 @@ from holdfast.workspace.gitplace import place_of
 from holdfast.workspace.ignored import ignored_paths, tracked_paths
 from holdfast.workspace.manifest import manifest_of
 from holdfast.workspace.mirror import Mirror
-from holdfast.workspace.origins import FromWorkspace
+from holdfast.workspace.origins import FromTree
 from holdfast.workspace.site import Site
 
 SECRET = b"harmless-test-value\n"
@@ -112,7 +112,7 @@ def test_links_among_objects_and_references_are_left_out(place: Path, tmp_path: 
     (ground.path / ".git/refs/tags/folder").symlink_to(tmp_path / "secret")
     base = manifest_of(ground.hf.site)
     with Mirror.at(str(tmp_path / "mirror")) as mirror:
-        mirror.bring_to(base, FromWorkspace(ground.hf.site))
+        mirror.bring_to(base, FromTree(ground.hf.site.workspace))
         mirror.borrow_git(base, str(ground.path))
     found = [path for path in (tmp_path / "mirror/.git").rglob("*") if path.is_file()]
     assert SECRET not in [path.read_bytes() for path in found]

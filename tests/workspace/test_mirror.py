@@ -29,7 +29,7 @@ from holdfast.testing import ScriptedAgent
 from holdfast.testing.script import EditFile, Shell, WriteFile
 from holdfast.workspace.manifest import Manifest, manifest_of, packed_manifest, stocked, tree_digest, unpacked_manifest
 from holdfast.workspace.mirror import Mirror
-from holdfast.workspace.origins import Depot, FromGit, FromStock, FromWorkspace
+from holdfast.workspace.origins import Depot, FromGit, FromStock, FromTree
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import CopyOf, Source
 from holdfast.workspace.tree import snapshot
@@ -54,7 +54,7 @@ def rich(path: Path) -> Ground:
 def brought(ground: Ground, place: Path, **options: Any) -> Manifest:
     base = manifest_of(ground.hf.site)
     with Mirror.at(str(place)) as mirror:
-        assert mirror.bring_to(base, FromWorkspace(ground.hf.site), **options).tree == base.tree
+        assert mirror.bring_to(base, FromTree(ground.hf.site.workspace), **options).tree == base.tree
     return base
 
 
@@ -90,7 +90,7 @@ def test_a_second_call_writes_only_what_differs(tmp_path: Path) -> None:
     ground.apply(put("a.txt", b"moved on\n"), put("new/file", b"new\n"))
     base = manifest_of(ground.hf.site)
     with Mirror.at(str(tmp_path / "mirror")) as mirror:
-        done = mirror.bring_to(base, FromWorkspace(ground.hf.site))
+        done = mirror.bring_to(base, FromTree(ground.hf.site.workspace))
         assert (done.changed, done.tree) == (3, base.tree)
         assert mirror.bring_to(base).changed == 0
     after = {name: os.lstat(tmp_path / "mirror" / name).st_ino for name in before}
@@ -130,7 +130,7 @@ def test_a_damaged_mirror_is_repaired(tmp_path: Path, damage: str) -> None:
     DAMAGES[damage](tmp_path / "mirror")
     home = ground.tree()
     with Mirror.at(str(tmp_path / "mirror")) as mirror:
-        assert mirror.bring_to(base, FromWorkspace(ground.hf.site)).changed
+        assert mirror.bring_to(base, FromTree(ground.hf.site.workspace)).changed
     assert digest_at(tmp_path / "mirror") == base.tree
     assert ground.tree() == home
 
@@ -158,11 +158,11 @@ def test_an_ordinary_user_can_have_closed_directories(public: Path) -> None:
 # ── interrupted ──
 
 
-class DyingOrigin(FromWorkspace):
+class DyingOrigin(FromTree):
     """The workspace, until the n-th file is opened: then the process is killed."""
 
     def __init__(self, site: Site, at: int) -> None:
-        super().__init__(site)
+        super().__init__(site.workspace)
         self._left = at
 
     def sources(self, wanted: Mapping[str, Image], depot: Depot) -> dict[str, Source]:
@@ -201,7 +201,7 @@ def test_a_base_that_moved_while_it_was_copied_is_a_conflict(tmp_path: Path) -> 
     base = manifest_of(ground.hf.site)
     (ground / "d" / "one").write_bytes(b"moved\n")
     with Mirror.at(str(tmp_path / "mirror")) as mirror, pytest.raises(Conflict):
-        mirror.bring_to(base, FromWorkspace(ground.hf.site))
+        mirror.bring_to(base, FromTree(ground.hf.site.workspace))
     assert not (tmp_path / "mirror" / "d" / "one").exists()
 
 
@@ -258,7 +258,7 @@ def test_ignored_files_come_along_if_they_shall(tmp_path: Path) -> None:
     everything, less = manifest_of(ground.hf.site), manifest_of(ground.hf.site, ignored=False)
     assert {path for path, _ in everything.entries} - {path for path, _ in less.entries} == {"cache", "cache/x"}
     with Mirror.at(str(tmp_path / "mirror")) as mirror:
-        mirror.bring_to(less, FromWorkspace(ground.hf.site))
+        mirror.bring_to(less, FromTree(ground.hf.site.workspace))
     assert digest_at(tmp_path / "mirror") == less.tree != everything.tree == less.workspace_tree
 
 
@@ -332,7 +332,7 @@ def test_a_repository_that_is_repacked_meanwhile_is_borrowed_whole(tmp_path: Pat
         packing = subprocess.Popen(["git", "-C", str(ground.path), "gc", "-q", "--prune=now"])
         try:
             with Mirror.at(str(tmp_path / f"mirror{number}")) as mirror:
-                mirror.bring_to(base, FromWorkspace(ground.hf.site))
+                mirror.bring_to(base, FromTree(ground.hf.site.workspace))
                 while packing.poll() is None:
                     mirror.borrow_git(base, str(ground.path))
                     git(Path(mirror.path), "fsck", "--connectivity-only")
@@ -483,7 +483,7 @@ def test_agents_work_over_mirrors_while_others_land(tmp_path: Path) -> None:
     proposals = []
     for name, agent in works.items():
         with Mirror.at(str(tmp_path / name)) as mirror:
-            mirror.bring_to(base, FromWorkspace(ground.hf.site))
+            mirror.bring_to(base, FromTree(ground.hf.site.workspace))
             mirror.borrow_git(base, str(ground.path))
             holdfast.init(mirror.path)
             with holdfast.open(mirror.path) as hf:
@@ -523,7 +523,7 @@ def test_a_mirror_can_stand_in_the_state_of_its_workspace(tmp_path: Path) -> Non
     base = manifest_of(ground.hf.site)
     agent = ScriptedAgent(Shell("git log --format=%s > log.txt"))
     with Mirror.at(str(ground.state / "mirrors" / "1")) as mirror:
-        mirror.bring_to(base, FromWorkspace(ground.hf.site))
+        mirror.bring_to(base, FromTree(ground.hf.site.workspace))
         mirror.borrow_git(base, str(ground.path))
         holdfast.init(mirror.path)
         with holdfast.open(mirror.path) as hf:

@@ -89,6 +89,26 @@ def test_files_of_the_lower_layer_are_changed_and_come_back(layered: Ground) -> 
     assert layered.tree() == before
 
 
+def test_an_undo_that_would_take_a_directory_of_a_lower_layer_is_refused(layered: Ground) -> None:
+    """What was made in the upper layer stands in a lower one by now, as after a container's commit: nothing begins."""
+    done = layered.apply(put("made/x", b"x"))
+    layered.hf.close()
+    base = layered.path.parent / "base"
+    subprocess.run(["umount", str(layered.path)], check=True)
+    for name in ("lower", "work"):
+        (base / name).rename(base / f"old-{name}")
+    (base / "upper").rename(base / "lower")
+    mount_overlay(str(base), str(layered.path))
+    ground = Ground(layered.path)
+    before = ground.tree()
+    with pytest.raises(HoldfastError, match="made is a directory of a lower layer of this overlay") as caught:
+        ground.hf.undo(done.id, approved_by=ME)
+    assert (caught.value.exit_status, caught.value.changed) == (Blocked.exit_status, False)
+    assert ground.tree() == before
+    assert ground.journal() == []
+    ground.hf.close()
+
+
 def test_nothing_that_could_be_renamed_is(layered: Ground) -> None:
     """Asking the kernel whether a directory can be renamed leaves it where it is, with what is in it."""
     layered.apply(put("made/x", b"x"), put("made/deep/y", b"y"))

@@ -28,6 +28,7 @@ from holdfast.model.changeset import Change, ChangeSet, change_set
 from holdfast.model.image import Image, Seen
 from holdfast.model.path import ancestors_of, checked_path, parent_of, printable
 from holdfast.model.simulation import ByProduct
+from holdfast.workspace.caches import cached_paths
 from holdfast.workspace.collector import without_collector
 from holdfast.workspace.edits import Edits, batches
 from holdfast.workspace.gitrules import Rulebook
@@ -173,6 +174,9 @@ class _Comparison:
     def _stands(self, path: str) -> os.stat_result | None:
         return self._standing[path] if path in self._standing else self._look(path)
 
+    def _is_there(self, path: str) -> bool:
+        return self._stands(path) is not None
+
     def _look(self, path: str) -> os.stat_result | None:
         above, _, name = path.rpartition("/")
         try:
@@ -217,13 +221,10 @@ class _Comparison:
         return not isinstance(after, Image) or before is None or before.image != after
 
     def _by_products(self, pairs: Mapping[str, os.stat_result | None]) -> dict[str, int]:
-        """The ignored paths with their sizes, less what a pattern keeps and the directories that this needs."""
+        """Ignored paths and caches with their sizes, less what a pattern keeps and the directories that this needs."""
         asked = [f"{path}/" if _is_directory(found or self._stands(path)) else path for path, found in pairs.items()]
-        ignored = {
-            path
-            for path in ignored_paths(self._site, asked, self._ignoring)
-            if path not in self._rules.planned and not matches(path, self._rules.keep)
-        }
+        dropped = ignored_paths(self._site, asked, self._ignoring) | cached_paths(pairs, self._is_there)
+        ignored = {path for path in dropped if path not in self._rules.planned and not matches(path, self._rules.keep)}
         if not ignored:
             return {}
         needed = {above for path in pairs.keys() - ignored if pairs[path] is not None for above in ancestors_of(path)}

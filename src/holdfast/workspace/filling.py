@@ -197,11 +197,22 @@ class Filling:
             return
         below = self._below(directory)
         if standing is not None or below is None or not stat.S_ISDIR(below.st_mode):
-            raise Conflict(f"{printable(directory)} is no directory in the shadow")
+            raise self._no_directory(directory)
         xattrs = read_xattrs(self._site.calls, self._site.workspace.directory(directory))
         mode = stat.S_IMODE(below.st_mode)
         image = Image("directory", mode, below.st_uid, below.st_gid, xattrs=xattrs)
         self._place(directory, self._maker.make(directory, on_disk(image, self._shift), None))
+
+    def _no_directory(self, directory: str) -> Conflict:
+        """A change needs one there. Unless a program took it away in the shadow, the workspace had one before."""
+        try:
+            self._site.workspace.directory(directory)
+        except OSError as error:
+            if error.errno in _NOT_THERE:
+                said = f"the workspace changed: {printable(directory)} is no directory there any more"
+                return Conflict(said, hint="Nothing was changed. Simulate again.")
+            raise
+        return Conflict(f"{printable(directory)} is no directory in the shadow")
 
     def _dress(self, path: str, post: Image) -> None:
         """Owner, attributes and mode of a directory that is there."""

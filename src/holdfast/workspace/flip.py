@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Set
+from collections.abc import Iterable, Sequence, Set
 from typing import Literal
 
 from holdfast.errors import Conflict
-from holdfast.model.image import Seen
+from holdfast.model.image import Image, Seen
 from holdfast.model.path import printable
 from holdfast.store.journal import Log, Op
 from holdfast.workspace.observe import is_same, is_untouched, kind_of, look, observe
@@ -95,14 +95,44 @@ class Flipper:
         """
         if op.action == "mode" or op.pre is None or op.pre.image.kind == "directory":
             return None
+        if not is_same(self.held(op), op.pre):
+            return None
+        return self._with_image(op, {op.pre.image})
+
+    def standing_copy(self, op: Op, images: Set[Image]) -> Seen | None:
+        """Another object than the old one, with one of its images, at the path of a flip that never happened."""
         found = self.found(op)
-        if found is None or kind_of(found) != op.pre.image.kind or not is_same(self.held(op), op.pre):
+        if op.pre is None or found is None or found.st_ino == op.pre.stamp.inode or self.standing(op) != "untouched":
+            return None
+        seen = self._with_image(op, images)
+        if seen is None or seen.image.kind == "directory" or seen.stamp.mtime_ns == op.pre.stamp.mtime_ns:
+            return seen
+        return None
+
+    def _with_image(self, op: Op, images: Set[Image]) -> Seen | None:
+        """What stands at the path, if it has one of these images."""
+        found = self.found(op)
+        if found is None or kind_of(found) not in {image.kind for image in images}:
             return None
         try:
             seen = observe(self._calls, *self._place(op), wait=False)
         except (Conflict, PermissionError):
             return None  # it keeps changing, or is closed to us: nobody can tell
-        return seen if seen is not None and seen.image == op.pre.image else None
+        return seen if seen is not None and seen.image in images else None
+
+    def how_it_stands(self, op: Op) -> str:
+        """In words, in what the object at the path is neither the old nor the planned one."""
+        known = [seen.image for seen in (op.pre, op.post) if seen is not None]
+        found = self.found(op)
+        if found is None:
+            return "nothing is there"
+        if kind_of(found) not in {image.kind for image in known}:
+            return f"a {kind_of(found) or 'special file'} is there instead of a {known[-1].kind}"
+        try:
+            now = observe(self._calls, *self._place(op), wait=False)
+        except (Conflict, PermissionError):
+            return "it cannot be read, or keeps changing"
+        return _unlike(now.image, known) if now is not None else "nothing is there"
 
     def replace_copy(self, op: Op, copy: Seen) -> None:
         """The old object back in the place of its copy, which goes where the stage is removed."""
@@ -285,3 +315,25 @@ def _difference(found: os.stat_result | None, expected: Seen | None) -> str:
     if found.st_mode & 0o7777 != expected.image.mode:
         return f"has mode {found.st_mode & 0o7777:04o} instead of {expected.image.mode:04o}"
     return "was changed by somebody else"
+
+
+def _unlike(now: Image, known: Sequence[Image]) -> str:
+    """`known` are the old object and the planned one, as far as there are such."""
+    same = [image for image in known if image.kind == now.kind]
+    told = []
+    if now.mode not in {image.mode for image in same}:
+        told.append(f"mode {now.mode:04o} instead of {' or '.join(_once(f'{image.mode:04o}' for image in same))}")
+    if (now.uid, now.gid) not in {(image.uid, image.gid) for image in same}:
+        owners = " or ".join(_once(f"{image.uid}:{image.gid}" for image in same))
+        told.append(f"owner {now.uid}:{now.gid} instead of {owners}")
+    if now.target not in {image.target for image in same}:
+        told.append("it leads elsewhere")
+    if now.digest not in {image.digest for image in same}:
+        told.append("other content")
+    if now.xattrs not in {image.xattrs for image in same}:
+        told.append("other extended attributes")
+    return ", ".join(told) or "content and mode are known ones, but it is another object, or was written again"
+
+
+def _once(words: Iterable[str]) -> Iterable[str]:
+    return dict.fromkeys(words)

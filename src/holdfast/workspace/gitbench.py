@@ -107,6 +107,11 @@ class Bench:
         """Git can be asked, over a directory of our own; nothing is held."""
         self._skeleton()
 
+    def look(self) -> None:
+        """Git can be asked about the index as it is now, in a copy; nothing is held."""
+        self._skeleton()
+        self._copy_index()
+
     def hold(self) -> None:
         """HELD: the index is ours, and its copy can be read and changed (D1)."""
         self._skeleton()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.errors import Blocked
 from holdfast.workspace.repository import Repository
-from holdfast.workspace.trailers import EXECUTION, one_line, title_of, trailer
+from holdfast.workspace.trailers import BRANCH, EXECUTION, one_line, title_of, trailer
 
 # The clock of whoever committed on top may be slow; a day is more than any clock that still works is off.
 _SKEW = 86_400
@@ -35,15 +36,26 @@ class Commit(NamedTuple):
 
 def find_checkpoint(repository: Repository, execution: str, since: int) -> Commit | None:
     """The checkpoint of an execution in what is checked out; `since` is when it landed, in seconds of the epoch."""
+    wanted = one_line(execution)
+    return next((commit for commit, named in _named(repository, wanted, since) if named == wanted), None)
+
+
+def checkpoints_since(repository: Repository, since: int, *, merges: bool = False) -> dict[str, str]:
+    """Every checkpoint in what is checked out: its commit, by its execution. With `merges`, of branches brought in
+    too."""
+    return {execution: commit.id for commit, execution in _named(repository, "", since, merges=merges) if execution}
+
+
+def _named(repository: Repository, execution: str, since: int, *, merges: bool = False) -> Iterator[tuple[Commit, str]]:
+    """Commits that name this execution, or any, each with the one whose checkpoint it is; the newest first."""
     head = repository.head()
     if not head.commit:
-        return None
-    wanted = one_line(execution)
+        return
     output = repository.git.asked(
         "rev-list",
         f"--max-age={max(0, since - _SKEW)}",
         "--fixed-strings",
-        f"--grep={EXECUTION}: {wanted}",
+        f"--grep={EXECUTION}: {execution}",
         "--format=%P%n%T%n%B%x00",
         head.commit,
         "--",
@@ -52,18 +64,17 @@ def find_checkpoint(repository: Repository, execution: str, since: int) -> Commi
     if end:
         raise Blocked("git rev-list gave an answer that is not understood")
     for row in rows:
-        found = _commit(row, head.ref)
-        if found is not None and found[1] == wanted:
-            return found[0]
-    return None
+        found = _commit(row, head.ref, merges=merges)
+        if found is not None:
+            yield found
 
 
-def _commit(row: bytes, ref: str) -> tuple[Commit, str] | None:
+def _commit(row: bytes, ref: str, *, merges: bool) -> tuple[Commit, str] | None:
     lines = os.fsdecode(row).split("\n", 3)
     if len(lines) != 4 or not lines[0].startswith("commit "):
         raise Blocked("git rev-list gave an answer that is not understood")
     parents = lines[1].split(" ")
-    if len(parents) > 1:
+    if len(parents) > 1 and not (merges and trailer(lines[3], BRANCH)):
         return None  # a merge is never a checkpoint, whatever its words are
     commit = Commit(lines[0][7:], parents[0], lines[2], ref, title_of(lines[3]), found=True)
     return commit, trailer(lines[3], EXECUTION)

@@ -101,6 +101,25 @@ def stocked(site: Site, manifest: Manifest, stock: Stock, before: Manifest | Non
     return manifest._replace(names=tuple(sorted(names.items())))
 
 
+def with_folders(manifest: Manifest, names: frozenset[str], other: Snapshot) -> Manifest:
+    """The tree with all folders of these names that another one has, but for those that it has itself."""
+    entries, added = dict(manifest.entries), set[str]()
+    for path, image in other.entries():
+        above, name = parent_of(path), path.rpartition("/")[2]
+        if path in entries:
+            continue
+        begins = name in names and image.kind == "directory" and (not above or _is_directory(entries.get(above)))
+        if (begins or above in added) and (image.kind != "file" or image.digest):
+            entries[path] = image
+            added.add(path)
+    found = tuple(sorted(entries.items(), key=lambda entry: os.fsencode(entry[0])))
+    return manifest._replace(tree=tree_digest(found), entries=found)
+
+
+def _is_directory(image: Image | None) -> bool:
+    return image is not None and image.kind == "directory"
+
+
 def tree_digest(entries: Iterable[tuple[str, Image]]) -> str:
     """The digest of the tree that holds exactly these (M1)."""
     empty = Snapshot(sealed([], [], {}))

@@ -55,6 +55,12 @@ class Brought(NamedTuple):
     tree: str
 
 
+def looked_at(tree: str, place: str) -> Snapshot:
+    """A tree that is no workspace, as it stands; `place` is a directory of ours for its index."""
+    os.makedirs(place, 0o700, exist_ok=True)
+    return snapshot(tree, place)
+
+
 class Mirror:
     """Made by `at`; use as a context manager, or close it."""
 

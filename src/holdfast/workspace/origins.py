@@ -1,4 +1,4 @@
-"""Where the bytes of a base come from when a mirror is made: the workspace, a stock, or the objects of a repository.
+"""Where the bytes of a base come from when a mirror is made: another tree here, a stock, or objects of a repository.
 
 Nothing here is believed: whoever stages a file hashes what comes, and a file with other bytes never gets its name.
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from holdfast.disk.calls import CALLS
+from holdfast.disk.confined import Root
 from holdfast.errors import Blocked
 from holdfast.model.image import Image
 from holdfast.model.path import parent_of, printable
 from holdfast.store.large_blobs import LargeBlobs, Stock
 from holdfast.workspace.borrowed import objects_of
 from holdfast.workspace.observe import look
-from holdfast.workspace.site import Site
 from holdfast.workspace.staging import CopyOf, Source, write_all
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -39,26 +39,29 @@ class Origin(Protocol):
         ...
 
 
-class FromWorkspace:
-    """The workspace itself, on the same machine; files keep their times, so that builds are not made anew."""
+class FromTree:
+    """A tree on the same machine, such as the workspace; files keep their times, so that builds are not made anew.
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    `only`: no other paths are taken from there."""
+
+    def __init__(self, root: Root, only: Collection[str] | None = None) -> None:
+        self._root, self._only = root, only
 
     def sources(self, wanted: Mapping[str, Image], depot: Depot) -> dict[str, Source]:
-        self._site.workspace.forget()
-        found = ((path, self._copy_of(path)) for path in wanted)
+        self._root.forget()
+        asked = wanted if self._only is None else [path for path in wanted if path in self._only]
+        found = ((path, self._copy_of(path)) for path in asked)
         return {path: source for path, source in found if source is not None}
 
     def _copy_of(self, path: str) -> CopyOf | None:
-        workspace = self._site.workspace
+        root = self._root
         try:
-            found = look(workspace.calls, workspace.directory(parent_of(path)), path.rpartition("/")[2])
+            found = look(root.calls, root.directory(parent_of(path)), path.rpartition("/")[2])
         except OSError:
             return None  # whatever is in the way, the file is not here
         if found is None or not stat.S_ISREG(found.st_mode):
             return None
-        return CopyOf(lambda: workspace.calls.open_beneath(path, _READ, workspace.fd), found.st_mtime_ns)
+        return CopyOf(lambda: root.calls.open_beneath(path, _READ, root.fd), found.st_mtime_ns)
 
 
 class FromStock:

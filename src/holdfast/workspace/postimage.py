@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from blake3 import blake3
 
 from holdfast.disk.confined import Root
-from holdfast.model.image import Image, Kind, Xattrs
+from holdfast.model.image import Image, Kind, Xattrs, has_special_rights, lost_attribute
 from holdfast.model.path import parent_of
 from holdfast.workspace.observe import content_digest, kind_of, read_xattrs
 from holdfast.workspace.shifting import OVERLAY_XATTRS, inside, is_mapped
@@ -154,6 +154,11 @@ class Posts:
         # A directory made in one that hands down its group has the bit by itself.
         if new.mode & stat.S_ISUID or (new.mode & stat.S_ISGID and not (new.kind == "directory" and inherits())):
             return f"set-id bits in its mode {new.mode:04o}"
+        if old is not None and old.kind == new.kind == "file" and old != new:
+            if has_special_rights(old):
+                return "it runs with special rights (set-id or capability), which its new form has not"
+            if gone := lost_attribute(old, new):
+                return f"the workspace has it with the attribute {gone}, which a program in a shadow cannot keep"
         known = old.xattrs if old is not None else ()
         lost = [name for name, _ in known if name.startswith(OVERLAY_XATTRS)]
         if lost:

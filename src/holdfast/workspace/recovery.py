@@ -18,6 +18,7 @@ Invariants
   R5  A state that was copied, or restored from a backup, has the same objects in other inodes. An object in a slot
       that is none of those in the log, and has the very image of one of them, is taken for that one; but only while
       the ledger, which ends where its anchor says, knows no end of the transaction. An old copy steers nothing.
+      A recovery that was killed may have moved the copy to its path already; its mode and time are set back there too.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from holdfast.disk.calls import Calls
 from holdfast.errors import NeedsHuman, Tampering
 from holdfast.model.canonical import Json
 from holdfast.model.execution import Divergence
-from holdfast.model.image import Seen, Stamp
+from holdfast.model.image import Image, Seen, Stamp
 from holdfast.model.path import printable
 from holdfast.store.contents import NAME as CONTENTS
 from holdfast.store.effects import NAME as EFFECTS
@@ -43,7 +44,7 @@ from holdfast.workspace.rollback import roll_back, why_not_restorable
 from holdfast.workspace.site import JOURNAL, Site, is_txn
 
 _FILES = ("log", CONTENTS, EFFECTS)
-_NAMED = 5  # paths whose old content is named in a hint
+_NAMED = 5  # paths that are told one by one, and whose old content is named
 # Is the ledger whole up to its anchor, and without an entry that says how this transaction ended?
 IsUnsettled: TypeAlias = Callable[[str], bool]
 
@@ -89,16 +90,23 @@ def is_being_taken_back(site: Site) -> bool:
 
 
 def open_divergence(site: Site) -> tuple[Divergence, ...]:
-    """What a rollback that waits for a person could not restore; changes nothing."""
+    """What a rollback that waits for a person could not restore; changes nothing.
+
+    That may also be an object of ours: a directory stays where it is while somebody's file is in it.
+    """
     head = read_head(site.calls, site.journal())
     if head is None or head.state != "PREPARED":
         return ()
     log = _trusted_log(site, head)
     flipper = Flipper(site, head.txn, log)
+    first = {op.path: op for op in reversed(log.ops)}  # the first operation on a path has the last word about it
+    left = ((path, flipper.standing(first[path])) for path in dict.fromkeys(op.path for op in log.ops))
     return tuple(
-        Divergence(op.path, "stands neither as before nor as planned")
-        for op in log.ops
-        if flipper.standing(op) == "foreign"
+        Divergence(path, "stands as planned")
+        if standing == "after"
+        else Divergence(path, f"stands neither as before nor as planned: {flipper.how_it_stands(first[path])}")
+        for path, standing in left
+        if standing in ("after", "foreign")
     )
 
 
@@ -164,8 +172,11 @@ def _finish(site: Site, head: Head, is_unsettled: IsUnsettled) -> Unsettled | No
 def _left(site: Site, head: Head, log: Log) -> tuple[Divergence, ...]:
     """What a person accepted in a call that was interrupted."""
     flipper = Flipper(site, head.txn, log)
-    foreign = dict.fromkeys(op.path for op in log.ops if flipper.standing(op) == "foreign")
-    return tuple(Divergence(path, "was left as it stands") for path in foreign)
+    foreign = {op.path: op for op in reversed(log.ops) if flipper.standing(op) == "foreign"}
+    ordered = dict.fromkeys(op.path for op in log.ops if op.path in foreign)
+    return tuple(
+        Divergence(path, f"was left as it stands ({flipper.how_it_stands(foreign[path])})") for path in ordered
+    )
 
 
 def _take_back(site: Site, head: Head, is_unsettled: IsUnsettled) -> Unsettled:
@@ -178,9 +189,11 @@ def _take_back(site: Site, head: Head, is_unsettled: IsUnsettled) -> Unsettled:
         )
     outcome = roll_back(site, head.txn, log)
     if outcome.divergence:
-        names = ", ".join(printable(item.path) for item in outcome.divergence)
+        names = "; ".join(f"{printable(item.path)} {item.detail}" for item in outcome.divergence[:_NAMED])
+        more = len(outcome.divergence) - _NAMED
+        names += f"; and {more} more" if more > 0 else ""
         raise Waiting(
-            f"{head.txn} is not settled: all of it was rolled back except what somebody else changed since: {names}",
+            f"{head.txn} is not settled: all of it was rolled back except this: {names}",
             hint=f"{_old_content(log, outcome.divergence)}Put it right (a copy of the old content will do) and run "
             "'holdfast recover', or keep what is there with 'holdfast recover --accept'.",
             found=Unsettled(
@@ -225,17 +238,37 @@ def _as_copied(site: Site, txn: str, log: Log) -> Log:
         if op.slot:
             known.setdefault(op.slot, []).extend(seen for seen in (op.pre, op.post) if seen is not None)
     copies = {slot: copy for slot, objects in known.items() if (copy := _copy_in(site, txn, slot, objects)) is not None}
-    if not copies:
+    now = {copy.inode: copy.now for copy in copies.values()} | _came_back(site, txn, log)
+    if not now:
         return log
 
-    def renumbered(op: Op, seen: Seen | None) -> Seen | None:
-        copy = copies.get(op.slot)
-        return Seen(seen.image, copy.now) if seen and copy and seen.stamp.inode == copy.inode else seen
+    def renumbered(seen: Seen | None) -> Seen | None:
+        return Seen(seen.image, now[seen.stamp.inode]) if seen and seen.stamp.inode in now else seen
 
-    ops = tuple(op._replace(pre=renumbered(op, op.pre), post=renumbered(op, op.post)) for op in log.ops)
-    inodes = {copy.inode: copy.now.inode for copy in copies.values()}
+    ops = tuple(op._replace(pre=renumbered(op.pre), post=renumbered(op.post)) for op in log.ops)
+    inodes = {inode: stamp.inode for inode, stamp in now.items()}
     parents = tuple(parent._replace(inode=inodes.get(parent.inode, parent.inode)) for parent in log.parents)
     return log._replace(ops=ops, parents=parents)
+
+
+def _came_back(site: Site, txn: str, log: Log) -> dict[int, Stamp]:
+    """Copies that an interrupted recovery moved from their slot to their path, where mode or time is still to be set.
+
+    A flip needs no inode then: its slot says that nothing is left to do. A change of mode and a time have no slot.
+    """
+    images: dict[int, set[Image]] = {parent.inode: set() for parent in log.parents}
+    for op in log.ops:
+        if op.action == "mode" and op.pre is not None and op.post is not None:
+            images.setdefault(op.pre.stamp.inode, set()).update((op.pre.image, op.post.image))
+    flipper = Flipper(site, txn, log)
+    found: dict[int, Stamp] = {}
+    for op in log.ops:
+        if op.action == "mode" or op.pre is None or op.pre.stamp.inode not in images:
+            continue
+        copy = flipper.standing_copy(op, images[op.pre.stamp.inode] | {op.pre.image})
+        if copy is not None:
+            found[op.pre.stamp.inode] = copy.stamp
+    return found
 
 
 class _Copy(NamedTuple):

@@ -108,7 +108,8 @@ def roll_back(site: Site, txn: str, log: Log) -> RolledBack:
             elif standing == "foreign":
                 copy = flipper.made_again(op)
                 if copy is None:
-                    divergence.append(Divergence(op.path, "was changed by somebody else; left as it is"))
+                    how = flipper.how_it_stands(op)
+                    divergence.append(Divergence(op.path, f"was changed by somebody else ({how}); left as it is"))
                 else:
                     flipper.replace_copy(op, copy)
         except Diverged as error:

@@ -142,7 +142,7 @@ class Shadow:
     def _fresh_upper(self) -> _Ground:
         layer = self._place.new_layer(self._site, self._shift)
         root = self._place.opened(layer.upper)
-        view = View(self._site.path, self._site.path, (layer,), self._masked, self._shift)
+        view = View(self._site.seen_at, self._site.path, (layer,), self._masked, self._shift)
         filling = Filling(self._site, root, self._place.bench, self._shift, over=True)
         return _Ground(Upper(root), view, filling)
 
@@ -155,7 +155,7 @@ class Shadow:
             name = printable(str(error.filename or "the workspace"))
             raise Blocked(f"a copy of the workspace cannot be made: {name}: {error.strerror}") from error
         masked = tuple(sorted({*self._masked, *copy.unreadable}))
-        view = View(self._site.path, root.path, (), masked, self._shift)
+        view = View(self._site.seen_at, root.path, (), masked, self._shift)
         filling = Filling(self._site, root, self._place.bench, self._shift, over=False)
         return _Ground(copy, view, filling)
 

@@ -22,6 +22,7 @@ from holdfast.store.state import require_private
 
 JOURNAL = "journal"
 KEPT = "kept"
+BRANCHES = "branches"
 _TXN = re.compile(r"[a-z]-[a-z0-9]{4,32}")
 _SLOT = re.compile(rf"{_TXN.pattern}/\d{{1,9}}")
 _HINT = "Nothing was changed. It held the old files of an open transaction; look for it before you do anything else."
@@ -32,6 +33,11 @@ class Site:
         self.calls = calls
         self.log_limit = LOG_LIMIT
         self.path = os.path.abspath(path)
+        # Where programs see it. A mirror is seen at the place of what it mirrors, and a branch's work tree at the
+        # person's: editable installations, absolute paths and caches name that place.
+        self.seen_at = home_of(self.path)
+        # Why what is installed is not what the tree needs; empty where it is, as far as anybody knows.
+        self.unbuilt = ""
         state = os.path.join(self.path, STATE_DIRECTORY)
         try:
             require_private(state, calls)
@@ -42,6 +48,11 @@ class Site:
         if calls.fstat(self.workspace.fd).st_dev != calls.fstat(self.state.fd).st_dev:
             self.close()
             raise Unsupported(".holdfast is on another file system than the workspace")
+
+    @property
+    def is_branch(self) -> bool:
+        """Whether it is the work tree of a branch, kept below the state of the person's workspace."""
+        return home_of(self.path) != self.path
 
     def journal(self) -> int:
         """The journal's directory; Tampering when it is gone or something else took its place."""
@@ -70,6 +81,12 @@ class Site:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def home_of(path: str) -> str:
+    """The person's workspace, where this is the work tree of a branch that is kept below its state; else the same."""
+    home, found, below = path.partition(f"/{STATE_DIRECTORY}/{BRANCHES}/")
+    return home if found and STATE_DIRECTORY not in below.split("/") else path
 
 
 def is_txn(text: str) -> bool:

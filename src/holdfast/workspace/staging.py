@@ -35,6 +35,7 @@ from holdfast.model.changeset import Change, ChangeSet
 from holdfast.model.image import Image, Seen
 from holdfast.model.path import printable
 from holdfast.store.journal import Op, Parent
+from holdfast.workspace.flip import DISPLACED, Diverged
 from holdfast.workspace.observe import read_xattrs, stamp_of
 from holdfast.workspace.site import JOURNAL, Site
 
@@ -281,7 +282,7 @@ class Stage:
         made = {change.path for change in inside if change.pre is None or change.pre.kind != "directory"}
         rows = []
         for path in sorted(parents - made):
-            found = self._calls.fstat(self._site.workspace.directory(path))
+            found = self._calls.fstat(_directory(self._site, path))
             rows.append(Parent(path, found.st_ino, found.st_mtime_ns))
         return tuple(rows)
 
@@ -378,24 +379,33 @@ def refuse_forbidden(site: Site, change_set: ChangeSet, sources: Mapping[str, So
             if pre.uid != me:
                 raise _forbidden(path, f"belongs to {_user(pre.uid)}; only its owner can change its mode")
             continue
+        parent = path.rpartition("/")[0]
+        if parent not in rights:
+            rights[parent] = _rights_in(site, parent, changed.get(parent))
         if made and post is not None and (post.uid != me or post.gid not in groups):
             whose = _user(post.uid) if post.uid != me else f"group {post.gid}"
             if pre is None or pre.kind != "file":
                 raise _forbidden(path, f"would belong to {whose}, and only root can make it so")
-            shown = shlex.quote(printable(path))
-            way = f"make it your own: cp {shown} {shown}.new && mv {shown}.new {shown}"
+            way = _to_own(site, path, rights[parent])
             raise _forbidden(path, f"belongs to {whose}; only root can make another that does", way)
-        parent = path.rpartition("/")[0]
-        if parent not in rights:
-            rights[parent] = _rights_in(site, parent, changed.get(parent))
         where = f"the directory {printable(parent) or '.'}"
         if not rights[parent].may_write:
-            way = f"take that right: chmod u+wx {shlex.quote(printable(parent) or '.')}"
+            way = _to_write_in(site, parent)
             raise _forbidden(path, f"cannot change: this user may not write in {where}", way)
         if pre is not None and pre.uid != me and rights[parent].owners_only:
             raise _forbidden(path, f"belongs to {_user(pre.uid)}, and in {where} only owners remove anything")
         if _is_directory_that_goes(change) and pre is not None and pre.uid != me and not _may_write(site, path):
             raise _forbidden(path, f"belongs to {_user(pre.uid)}; this user may not move it")
+
+
+def _directory(site: Site, path: str) -> int:
+    """A directory that was there in the rehearsal, or Diverged."""
+    try:
+        return site.workspace.directory(path)
+    except OSError as error:
+        if error.errno in DISPLACED:
+            raise Diverged(path, "is gone or was replaced") from error
+        raise
 
 
 class _Rights(NamedTuple):
@@ -412,7 +422,7 @@ def _rights_in(site: Site, directory: str, change: Change | None) -> _Rights:
         opens = change.post is None or change.post.kind != "directory" or change.post.mode & 0o700 == 0o700
         if opens and change.pre.uid == os.geteuid():
             return _Rights(may_write=True)
-    found = site.calls.fstat(site.workspace.directory(directory))
+    found = site.calls.fstat(_directory(site, directory))
     return _Rights(_may_write(site, directory), bool(found.st_mode & stat.S_ISVTX) and found.st_uid != os.geteuid())
 
 
@@ -420,6 +430,25 @@ def _may_write(site: Site, directory: str) -> bool:
     # By its descriptor: the kernel looks at access lists too, and no path is resolved again.
     there = f"/proc/self/fd/{site.workspace.directory(directory)}"
     return os.access(there, os.W_OK | os.X_OK, effective_ids=True)
+
+
+def _to_own(site: Site, path: str, rights: _Rights) -> str:
+    """How this user gets a file that is the same and their own; nothing where they cannot read or replace it."""
+    parent, _, name = path.rpartition("/")
+    there = f"/proc/self/fd/{site.workspace.directory(parent)}/{name}"
+    if not rights.may_write or rights.owners_only or not os.access(there, os.R_OK, effective_ids=True):
+        return ""
+    shown = shlex.quote(printable(path))
+    return f"make it your own: cp {shown} {shown}.new && mv {shown}.new {shown}"
+
+
+def _to_write_in(site: Site, directory: str) -> str:
+    """How this user gets the right to write in a directory: only its owner can change that, and root."""
+    owner = site.calls.fstat(site.workspace.directory(directory)).st_uid
+    if owner == os.geteuid():
+        return f"take that right: chmod u+wx {shlex.quote(printable(directory) or '.')}"
+    run_as_root = "run it as root" if owner else "run it as that user"
+    return f"ask {_user(owner)}, who owns that directory, to let you write there, or {run_as_root}."
 
 
 def _forbidden(path: str, why: str, way: str = "") -> Blocked:

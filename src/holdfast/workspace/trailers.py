@@ -26,6 +26,9 @@ class Trailers(NamedTuple):
     run: str = ""
     agent: str = ""
     undoes: str = ""
+    # What a merge brought in.
+    branch: str = ""
+    unverified: str = ""
 
 
 _NAMES = (
@@ -35,8 +38,11 @@ _NAMES = (
     ("Run", "run"),
     ("Agent", "agent"),
     ("Undoes", "undoes"),
+    ("Branch", "branch"),
+    ("Unverified", "unverified"),
 )
 EXECUTION = f"{_PREFIX}Execution"
+BRANCH = f"{_PREFIX}Branch"
 
 
 def message_text(message: str, trailers: Trailers) -> bytes:

@@ -89,6 +89,11 @@ class Transaction:
         return self._log.ops if self._log is not None else ()
 
     @property
+    def finished(self) -> int:
+        """How many operations were done, whatever became of them later; the last one begun may have failed."""
+        return len(self.times_ns) if self._flipped_ns else max(0, len(self.times_ns) - 1)
+
+    @property
     def reads(self) -> dict[str, Image]:
         """Paths that must stand as they were found, and what was found there."""
         return {path: seen.image for path, seen in self._reads}
