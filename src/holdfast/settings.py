@@ -1,8 +1,9 @@
 """Configuration: read once, validated, frozen. Three files, from the most trusted down:
 
-    managed   /etc/holdfast/config.toml                   root's
-    user      $XDG_CONFIG_HOME/holdfast/config.toml       the user's own
-    project   holdfast.toml in the workspace              came with the repository: untrusted
+    managed     /etc/holdfast/config.toml                   root's
+    workspace   [workspaces."<id>"] in the user's file      the user's own, for one workspace
+    user        $XDG_CONFIG_HOME/holdfast/config.toml       the user's own
+    project     holdfast.toml in the workspace              came with the repository: untrusted
 
 Invariants
   CF1  A file that is there and cannot be read, understood or trusted is an error; nothing runs on half a configuration.
@@ -11,6 +12,8 @@ Invariants
        outside the sandbox, gives network, sets a limit, names a person or an agent, or starts a run is refused there.
   CF4  Where managed and user both speak, managed wins; limits are the lower of both.
   CF5  A trusted file belongs to its owner (root, or this user) and nobody else may write it or its directory.
+  CF6  What the user says for one workspace holds there instead of what they say for all, and nowhere else. It never
+       loosens what is managed. A directory is that workspace if its ledger proves it (see `store.own_settings`).
 
 `[policy]` is passed on as decoded, layer by layer; `gates.layers` reads and combines it.
 """
@@ -20,24 +23,33 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from holdfast.disk.homes import config_home
 from holdfast.errors import InvalidInput
 from holdfast.model.agent_settings import AgentSettings, ProviderSettings, agents_in, providers_in
 from holdfast.model.configuration import (
+    BUILD_NETWORKS,
     CHECKPOINTS,
+    GUESSED,
+    OUTAGE_MS,
     UNSANDBOXED,
+    UNVERIFIED,
     WEBHOOK_PORT,
     Budget,
     Checkpoint,
     CheckSettings,
+    EnvironmentSettings,
+    Guessed,
     Origin,
     ProgramLimits,
+    PromptSettings,
     RunSettings,
+    ServiceSettings,
     Settings,
     Unsandboxed,
+    Unverified,
 )
 from holdfast.model.path import person_folded, printable
 from holdfast.model.tables import Layer, Source, Table
@@ -48,7 +60,10 @@ PROJECT_FILE = "holdfast.toml"
 MOST_BYTES = 1_000_000
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_TRUSTED_ONLY = ("approvers", "me", "sandbox", "limits", "run", "agents", "providers", "services", "triggers")
+_TRUSTED_ONLY = (
+    "approvers", "me", "sandbox", "limits", "run", "agents", "providers", "services", "environment", "triggers",
+    "prompt", "workspaces",
+)  # fmt: skip
 _KEY_DIGITS = frozenset("0123456789abcdef")
 _LAST_PORT = 65535
 _KEY_LENGTH = 64
@@ -62,6 +77,20 @@ class Places(NamedTuple):
     user: str
     project: str
     managed_owner: int = 0
+
+
+class Whose(NamedTuple):
+    """Which workspace the settings are for. Asked only where the user's file has sections for single workspaces."""
+
+    # Empty: none.
+    id: Callable[[], str] = lambda: ""
+    # Every id that this user has; None: nobody knows, and no id is taken for a typing error.
+    known: Callable[[], Collection[str]] | None = None
+    # An error where the directory only claims the id. Asked before a section is used.
+    vouch: Callable[[], None] = lambda: None
+
+
+NO_WORKSPACE = Whose()
 
 
 class _Said(NamedTuple):
@@ -83,9 +112,15 @@ class _Said(NamedTuple):
     budget: Budget
     workspaces: tuple[tuple[str, str], ...]
     webhook_port: int | None
+    branch: str | None
+    unverified: Unverified | None
+    outage_ms: int | None
+    guessed: Guessed | None
     agents: tuple[AgentSettings, ...]
     providers: tuple[ProviderSettings, ...]
-    services: tuple[tuple[str, tuple[str, ...]], ...]
+    services: tuple[ServiceSettings, ...]
+    environment: EnvironmentSettings
+    prompt: tuple[bool | None, ...]
     triggers: tuple[TriggerSettings, ...]
 
 
@@ -94,19 +129,51 @@ def places_of(workspace: str) -> Places:
     return Places(MANAGED_FILE, os.path.join(config_home(), "config.toml"), os.path.join(workspace, PROJECT_FILE))
 
 
-def load(places: Places) -> Settings:
+def load(places: Places, whose: Whose = NO_WORKSPACE) -> Settings:
     """The settings in force, or InvalidInput with the file, the table and the key."""
+    return _combined(_layers(places, whose))
+
+
+def load_each(places: Places, whose: Whose = NO_WORKSPACE) -> tuple[tuple[Source, Settings], ...]:
+    """What each layer says by itself, the most trusted first."""
+    return tuple((said.source, _combined([said])) for said in _layers(places, whose))
+
+
+def _layers(places: Places, whose: Whose) -> list[_Said]:
     files: tuple[tuple[Layer, str, int | None], ...] = (
         ("managed", places.managed, places.managed_owner),
         ("user", places.user, os.geteuid()),
         ("project", places.project, None),
     )
-    sources = [
-        Source(layer, path, values)
-        for layer, path, owner in files
-        if path and (values := _read(path, owner)) is not None
-    ]
-    return _combined([_said(source) for source in sources])
+    found = []
+    for layer, path, owner in files:
+        values = _read(path, owner) if path else None
+        if values is None:
+            continue
+        if layer == "user" and "workspaces" in values:
+            found += _own(path, values, whose)
+            values = {table: said for table, said in values.items() if table != "workspaces"}
+        found.append(_said(Source(layer, path, values)))
+    return found
+
+
+def _own(path: str, values: Mapping[str, object], whose: Whose) -> list[_Said]:
+    """The section for this workspace, if there is one; the sections for others are read too, and their errors told."""
+    table = _section(Table({"workspaces": values["workspaces"]}, printable(path)), "workspaces")
+    said = {id: _said(_section_of(table, id, path)) for id in table.keys}
+    known = said if whose.known is None else whose.known()
+    for id in said:
+        if id not in known:
+            table.refuse(id, "is no workspace of yours", hint="What it is called, and where: holdfast status")
+    this = whose.id()
+    if this not in said:
+        return []
+    whose.vouch()
+    return [said[this]]
+
+
+def _section_of(table: Table, id: str, path: str) -> Source:
+    return Source("workspace", f'{path} [workspaces."{printable(id)}"]', _section(table, id).values)
 
 
 # ── one file ──
@@ -182,6 +249,8 @@ def _said(source: Source) -> _Said:
         for key in _TRUSTED_ONLY:
             if key in top:
                 _refuse_untrusted(top, key)
+    if "workspaces" in top:
+        top.refuse("workspaces", "stands only in the user's own configuration, and not in itself")
     workspace, checks = _section(top, "workspace"), _section(top, "checks")
     hints, sandbox, me = _section(top, "hints"), _section(top, "sandbox"), _section(top, "me")
     run, agents = _section(top, "run"), _section(top, "agents")
@@ -201,16 +270,22 @@ def _said(source: Source) -> _Said:
         limits=_limits(_section(top, "limits")),
         policy=None if policy is None else policy.values,
         approvers=tuple(_approvers(_section(top, "approvers"))),
-        me=me.text("name"),
+        me=name.strip() if name else None,
         unsandboxed=sandbox.choice("without", UNSANDBOXED),
         parallel=run.integer("parallel", least=1),
         checkpoint=run.choice("checkpoint", CHECKPOINTS),
         budget=_budget(_section(run, "budget")),
         workspaces=tuple(_workspaces(_section(run, "workspaces"))),
         webhook_port=_port(run, "webhook_port"),
+        branch=run.text("branch"),
+        unverified=run.choice("unverified", UNVERIFIED),
+        outage_ms=run.duration_ms("outage"),
+        guessed=run.choice("guessed", GUESSED),
         agents=tuple(agents_in(agents, lambda table: _limits(table, close=False))),
         providers=tuple(providers_in(_section(top, "providers"))),
         services=tuple(_services(_section(top, "services"))),
+        environment=_environment(_section(top, "environment")),
+        prompt=_prompt(_section(top, "prompt")),
         triggers=tuple(_triggers(_section(top, "triggers"))),
     )
     for table in (workspace, checks, hints, sandbox, me, run, top):
@@ -297,16 +372,31 @@ def _approvers(table: Table) -> Iterator[tuple[str, str]]:
         yield name.strip(), key
 
 
-def _services(table: Table) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Services that are plain processes; each has the one key `start`."""
+def _services(table: Table) -> Iterator[ServiceSettings]:
     for name in table.keys:
         service = _section(table, name)
-        start = service.command("start")
-        if not start:
+        said = ServiceSettings(name, service.command("start") or (), service.text("health") or "")
+        if not said.start and ("start" in service or not said.health):
             service.refuse("start", "must be a command: a list of words")
-        else:
-            yield name, start
+        yield said
         service.close()
+
+
+def _environment(table: Table) -> EnvironmentSettings:
+    readable = table.texts("readable") or ()
+    for path in readable:
+        if not os.path.isabs(path):
+            table.refuse("readable", f"must be absolute paths, not {path!r}")
+    build, network = table.command("build") or (), table.choice("build_network", BUILD_NETWORKS)
+    table.close()
+    return EnvironmentSettings(tuple(map(os.path.normpath, readable)), build, network)
+
+
+def _prompt(table: Table) -> tuple[bool | None, ...]:
+    """Part by part, in the order of the fields."""
+    said = tuple(table.flag(part) for part in PromptSettings._fields)
+    table.close()
+    return said
 
 
 def _triggers(table: Table) -> Iterator[TriggerSettings]:
@@ -325,9 +415,11 @@ def _triggers(table: Table) -> Iterator[TriggerSettings]:
 # ── all layers together, the most trusted first ──
 
 
-def _combined(said: Sequence[_Said]) -> Settings:
+def _combined(layers: Sequence[_Said]) -> Settings:
+    said = _without_the_general(layers)
     _refuse_added_approvers(said)
     agents = {agent.name: agent for layer in reversed(said) for agent in layer.agents}
+    services = {service.name: service for layer in reversed(said) for service in layer.services}
     providers = {provider.name: provider for layer in reversed(said) for provider in layer.providers}
     triggers = {trigger.name: trigger for layer in reversed(said) for trigger in layer.triggers}
     return Settings(
@@ -346,13 +438,48 @@ def _combined(said: Sequence[_Said]) -> Settings:
             budget=Budget(*_lowest([layer.budget for layer in said])),
             workspaces=tuple(sorted(dict(row for layer in reversed(said) for row in layer.workspaces).items())),
             webhook_port=_first([layer.webhook_port for layer in said], WEBHOOK_PORT),
+            branch=_first([layer.branch for layer in said], ""),
+            unverified=_first([layer.unverified for layer in said], "ask"),
+            outage_ms=_first([layer.outage_ms for layer in said], OUTAGE_MS),
+            guessed=_first([layer.guessed for layer in said], "ask"),
         ),
         agents=tuple(agents[name] for name in sorted(agents)),
         providers=tuple(providers[name] for name in sorted(providers)),
-        services=tuple(sorted({name: argv for layer in reversed(said) for name, argv in layer.services}.items())),
+        services=tuple(services[name] for name in sorted(services)),
+        environment=EnvironmentSettings(
+            _joined(layer.environment.readable for layer in said),
+            next((layer.environment.build for layer in said if layer.environment.build), ()),
+            _first([layer.environment.build_network for layer in said], None),
+        ),
+        prompt=PromptSettings(*(_first(part, True) for part in zip(*(layer.prompt for layer in said), strict=True))),
         triggers=tuple(triggers[name] for name in sorted(triggers)),
         origins=tuple(origin for layer in said for origin in _origins(layer.source)),
     )
+
+
+def _without_the_general(said: Sequence[_Said]) -> list[_Said]:
+    """Where layers are bound by each other, the user is one: what they say of this workspace replaces what they say
+    of all (CF6). Everything else follows from the order of the layers."""
+    own = next((layer for layer in said if layer.source.layer == "workspace"), None)
+    return [_replaced(layer, own) if own and layer.source.layer == "user" else layer for layer in said]
+
+
+def _replaced(general: _Said, own: _Said) -> _Said:
+    checks, mine = general.checks, own.checks
+    return general._replace(
+        limits=ProgramLimits(*_unless_said(general.limits, own.limits)),
+        budget=Budget(*_unless_said(general.budget, own.budget)),
+        checks=checks._replace(
+            coverage=None if mine.coverage is not None else checks.coverage,
+            failures=None if mine.failures is not None else checks.failures,
+            time_ms=None if mine.time_ms is not None else checks.time_ms,
+        ),
+        approvers=() if own.approvers else general.approvers,
+    )
+
+
+def _unless_said(general: Iterable[int | None], own: Iterable[int | None]) -> list[int | None]:
+    return [old if new is None else None for old, new in zip(general, own, strict=True)]
 
 
 def _refuse_added_approvers(said: Sequence[_Said]) -> None:

@@ -77,6 +77,7 @@ def evidence_of(case: Case) -> Evidence:
         tree_files=case.get("tree_files"),
         links=tuple((path, target) for path, target in case.get("links", {}).items()),
         base_tests=base_tests_of(case["base_tests"]) if "base_tests" in case else None,
+        unmet=tuple(case.get("unmet", [])),
     )
 
 

@@ -20,7 +20,7 @@ BETWEEN = ["", " ", "\n", "\t", "?", "é", "—", "٣", ".", "/", "=", ":", ":="
 TOKENS = st.text("AZaz09_-é٣", min_size=11, max_size=70)
 NAMES = st.sampled_from(["api_key", "token", "Password", "pwd_1", "credentials", "x", "secret" + "é" * 40, "k" * 41])
 SIGNS = st.sampled_from(["=", ": ", ' := "', "' => `", "        =        '", '"]]:', "=="])
-VALUES = st.text("aB3xQz9=:/+é٣?-", min_size=11, max_size=80)
+VALUES = st.text("aB3xQz9=:/+é٣?-$", min_size=11, max_size=80)
 
 pieces = st.one_of(
     st.sampled_from(KNOWN),

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gates.building import cases_in
 from holdfast.errors import InvalidInput
 from holdfast.model.configuration import Settings
-from holdfast.settings import MANAGED_FILE, Places, load, places_of
+from holdfast.settings import MANAGED_FILE, NO_WORKSPACE, Places, Whose, load, places_of
 
 CASES = dict(cases_in("settings"))
 LAYERS = ("managed", "user", "project")
@@ -29,6 +30,11 @@ def places_in(folder: Path, files: Mapping[str, str]) -> Places:
     return Places(*(str(folder / name / "x.toml") for name in LAYERS), managed_owner=os.geteuid())
 
 
+def whose(case: Mapping[str, Any]) -> Whose:
+    """The workspace that a case `is`; its user has three."""
+    return Whose(lambda: case["is"], lambda: ("w-one", "w-two", "w-none")) if "is" in case else NO_WORKSPACE
+
+
 def value_of(settings: Settings, dotted: str) -> object:
     def step(value: object, name: str) -> object:
         return value[int(name)] if isinstance(value, tuple) and name.isdigit() else getattr(value, name)
@@ -41,7 +47,7 @@ def test_wrong_settings_are_refused(name: str, tmp_path: Path) -> None:
     """A file that says too much, or says it wrongly, is refused with the file, the table and the key."""
     places = places_in(tmp_path, CASES[name]["files"])
     with pytest.raises(InvalidInput) as caught:
-        load(places)
+        load(places, whose(CASES[name]))
     assert [part for part in CASES[name]["error"] if part not in caught.value.message] == []
     assert any(place in caught.value.message for place in places[:3])
 
@@ -49,7 +55,7 @@ def test_wrong_settings_are_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "holds" in case])
 def test_settings_are_read(name: str, tmp_path: Path) -> None:
     """The settings in force have the values the case names."""
-    settings = load(places_in(tmp_path, CASES[name]["files"]))
+    settings = load(places_in(tmp_path, CASES[name]["files"]), whose(CASES[name]))
     assert {key: repr(value_of(settings, key)) for key in CASES[name]["holds"]} == {
         key: str(value) for key, value in CASES[name]["holds"].items()
     }

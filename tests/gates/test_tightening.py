@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gates.building import Case, evidence_of
 from holdfast.gates.layers import layered
-from holdfast.gates.policy import ANSWERS, Policy
+from holdfast.gates.policy import ANSWERS, Policy, Scalars
 from holdfast.gates.write_gate import decide
 from holdfast.model.decision import VERDICTS, Decision
 from holdfast.model.plan import RISKS
@@ -130,6 +130,38 @@ def test_no_lower_layer_loosens_a_managed_policy(case: Case, managed: Case, user
     with_user = policy_of({"managed": managed, "user": user})
     assert_tighter(case, alone, with_user)
     assert_tighter(case, with_user, policy_of({"managed": managed, "user": user, "project": project}))
+
+
+@settings(max_examples=80)
+@given(case=cases, managed=tables, user=lower_tables, own=lower_tables)
+def test_what_a_user_says_of_one_workspace_never_loosens_a_managed_policy(
+    case: Case, managed: Case, user: Case, own: Case
+) -> None:
+    """Whatever the user's section for a workspace takes back of their general one, the managed policy holds."""
+    assert_tighter(
+        case,
+        policy_of({"managed": managed}),
+        policy_of({"managed": managed, "user": user, "workspace": own}),
+    )
+
+
+@settings(max_examples=80)
+@given(case=cases, user=tables, own=tables, project=lower_tables)
+def test_a_project_never_loosens_what_its_user_says_of_it(case: Case, user: Case, own: Case, project: Case) -> None:
+    """A project below the user's section for it only tightens, also where that section is laxer than the rest."""
+    alone = policy_of({"user": user, "workspace": own})
+    assert_tighter(case, alone, policy_of({"user": user, "workspace": own, "project": project}))
+
+
+@settings(max_examples=60)
+@given(user=tables, own=tables)
+def test_a_section_decides_what_it_states(user: Case, own: Case) -> None:
+    """Each value that the section for one workspace states is the one in force; the rest is the user's general word."""
+    both = policy_of({"user": user, "workspace": own})
+    general, alone = policy_of({"user": user}), policy_of({"user": own})
+    for name in Scalars._fields:
+        if name not in ("limits", "approval_lifetime_ms"):
+            assert getattr(both.scalars, name) == getattr((alone if name in own else general).scalars, name)
 
 
 @settings(max_examples=60)

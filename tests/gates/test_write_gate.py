@@ -18,7 +18,7 @@ from holdfast.model.decision import Decision
 CASES = dict(cases_in("write_gate"))
 EXPECTATIONS = {"case", "verdict", "risk", "needed", "typed", "says", "silent"}
 GIVEN = {"changes", "reads", "plan", "report", "receipts", "author", "policy", "approvers", "others", "root", "forged",
-         "links", "tree_files", "base_tests"}  # fmt: skip
+         "links", "tree_files", "base_tests", "unmet"}  # fmt: skip
 BUILT_IN_RULES = [rule.name for rule in layered().rules]
 
 

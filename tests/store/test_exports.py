@@ -17,7 +17,7 @@ import pytest
 from holdfast.disk.confined import Root
 from holdfast.model.agent import Usage
 from holdfast.model.run import RunRecord
-from holdfast.model.task import Roadmap, Task, TaskRecord, Tried
+from holdfast.model.task import Held, Roadmap, Task, TaskRecord, Tried
 from holdfast.store.exports import (
     RESULTS,
     Exports,
@@ -119,11 +119,28 @@ def test_totals_add_up() -> None:
     """The four numbers are those of the tasks, and usage with an unknown price has none."""
     document: Any = results_document(RUN, ROADMAP, RECORDS, mask)
     assert document["totals"] == {
-        "tasks": 6, "completed": 2, "failed": 2, "waiting": 1, "left": 1, "attempts": 5,
+        "tasks": 6, "completed": 2, "failed": 2, "waiting": 1, "left": 1, "held": 0, "attempts": 5,
         "states": {"COMPLETED": 2, "FAILED": 1, "NEEDS_REVIEW": 1, "PENDING": 1, "SKIPPED": 1},
         "usage": {"requests": 3, "input_tokens": 11, "output_tokens": 21, "micro_usd": None},
     }  # fmt: skip
     assert document["run"]["state"] == "WAITING" and document["run"]["worked_ms"] == 4200
+
+
+def test_what_the_file_holds_is_counted_apart() -> None:
+    """A task that its file defers or drops was not done, did not fail and is not left over, in either document."""
+    tasks = (Task("done", "Done", done=True), Task("dropped", "Dropped", done=True), Task("later", "Later"))
+    held = Held("dropped", "it is dropped"), Held("later", "it is deferred")
+    roadmap = Roadmap("roadmap", "Plan", (), tasks, held=held)
+    results: Any = results_document(RUN, roadmap, {}, mask)
+    numbers = {name: results["totals"][name] for name in ("completed", "failed", "waiting", "left", "held")}
+    assert numbers == {"completed": 1, "failed": 0, "waiting": 0, "left": 0, "held": 2}
+    named = {"later": TaskRecord("", "later", "COMPLETED", execution="e-1")}
+    results = results_document(RUN, roadmap, named, mask)
+    assert (results["totals"]["completed"], results["totals"]["held"]) == (2, 1)
+    for make in (results_document, roadmap_document):
+        assert [task["state"] for task in by_id(make(RUN, roadmap, {}, mask)).values()] == [
+            "COMPLETED", "SKIPPED", "SKIPPED",
+        ]  # fmt: skip
 
 
 def test_documents_are_masked_and_bounded() -> None:

@@ -78,6 +78,27 @@ def test_verify_names_what_was_done_and_where(house: House, problem: str, line: 
     assert str(line) in verdict.message or problem == "truncated"
 
 
+@pytest.mark.parametrize("edit", [case[3] for case in CASES], ids=[case[0] for case in CASES])
+def test_whoever_meets_it_says_what_verify_says(house: House, edit: Edit) -> None:
+    """An edit of an old record moves the end of the file: no verb calls that a cut, whatever it looks at first."""
+    house.rewrite(edit(house.lines()))
+    said = f"the ledger is broken: {house.ledger().verify().message}"
+    uses: list[Callable[[Ledger], object]] = [
+        Ledger.require_whole,
+        Ledger.head,
+        lambda ledger: append(ledger, 99),
+        lambda ledger: list(ledger.entries()),
+        lambda ledger: list(ledger.entries(reverse=True)),
+    ]
+    met = []
+    for use in uses:
+        try:
+            use(house.ledger())
+        except Tampering as error:
+            met.append(error.message)
+    assert said in met and set(met) == {said}
+
+
 def _tampered(data: bytes, kind: str, at: int, other: int) -> bytes:
     lines = data.splitlines(keepends=True)
     one, two = at % len(lines), other % len(lines)
@@ -198,7 +219,7 @@ def test_a_ledger_swapped_while_it_is_read_backwards_is_not_believed(house: Hous
 
     with pytest.raises(Tampering):
         next(house.ledger(Swapping()).entries(reverse=True))
-    assert reads == 3
+    assert reads >= 3  # what comes then looks for the cause
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,8 @@ class Evidence:
     health_in_words: tuple[HealthCheck, ...] = ()
     # What the base's tests say, where the change touches tests and nobody wrote it by hand.
     base_tests: BaseTests | None = None
+    # What the task of the agent names and the change lacks, a sentence each.
+    unmet: tuple[str, ...] = ()
 
     @property
     def health(self) -> tuple[HealthCheck, ...]:

@@ -46,7 +46,7 @@ _RUNS = _table([("a", _TOKEN + "?")], " ")
 _RUN = b"a" * RUN
 # Signs, what may stand between a sign and its value, what no value holds, digits; everything else is `a`.
 _VALUES = _table(
-    [("=", "=:"), (" ", " \t\"'`>"), ("0", "0123456789?"), ("\n", "\n\v\f\r\x1c\x1d\x1e\x1f,;<(){}$")],
+    [("=", "=:"), (" ", " \t\"'`>"), ("0", "0123456789?"), ("\n", "\n\v\f\r\x1c\x1d\x1e\x1f,;<(){}")],
     "a",
 )
 # A sign (the first of several in a row: a name stands before it) and a value of twelve or more with a digit in it;

@@ -1,11 +1,14 @@
 """Layers become one policy; a lower layer can only tighten.
 
-    built-in ─▶ root ─▶ the layers below it
+    built-in ─▶ root ─▶ the levels below it
                 │
-                the highest layer that has a [policy] table: managed, or else user; never project
+                the highest level that has a [policy] table: managed, or else user; never project
+
+A level is a layer; only the user's has two, "user" and "workspace": what the user says of one workspace replaces
+what they say of all, value by value, and adds to it in lists and rules.
 
 The root stands in the user's or the administrator's own files and may loosen what is built in.
-Every layer below the root is held to this:
+Every level below the root is held to this:
 
     answers     the stricter of the two (allow < ask < deny)
     numbers     the lower limit, the shorter time, the greater number of people
@@ -15,7 +18,7 @@ Every layer below the root is held to this:
     agents      added; every layer's reach must hold
 
 Invariants
-  H1  Adding a layer below the root never turns a verdict into a laxer one (property-tested).
+  H1  Adding a level below the root never turns a verdict into a laxer one (property-tested).
   H2  One broken layer and there is no policy at all: an error, and nothing is evaluated.
 """
 
@@ -23,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import groupby
 
 from holdfast.errors import InvalidInput
 from holdfast.gates.default_policy import BUILT_IN
@@ -37,11 +41,11 @@ def layered(sources: Sequence[Source] = ()) -> Policy:
     ordered = sorted(sources, key=lambda source: LAYERS.index(source.layer))
     layers = [source.layer for source in ordered]
     if "built-in" in layers or len(set(layers)) != len(layers):
-        raise InvalidInput("a policy has at most one layer each of managed, user and project")
+        raise InvalidInput("a policy has at most one layer each of managed, user, workspace and project")
     statements = [_built_in(), *(statement_of(source) for source in ordered)]
-    root = next((layer for layer in layers if layer != "project"), None)
+    root = next((_level(layer) for layer in layers if layer != "project"), None)
     for statement in statements[1:]:
-        if statement.layer != root:
+        if _level(statement.layer) != root:
             _refuse_loosening(statement, root)
     scalars, origins = _scalars(statements, root)
     return Policy(
@@ -78,19 +82,36 @@ def _refuse_loosening(statement: Statement, root: Layer | None) -> None:
         )
 
 
+def _level(layer: Layer) -> Layer:
+    return "user" if layer == "workspace" else layer
+
+
 def _scalars(statements: Sequence[Statement], root: Layer | None) -> tuple[Scalars, tuple[tuple[str, Layer], ...]]:
     first, *rest = statements
     held = _complete(first)
     origins: dict[str, Layer] = {}
-    for statement in rest:
-        stated = _overlaid(held, statement)
-        if statement.layer != root:
-            stated = _tightest(held, stated)
+    for level, said in groupby(rest, key=lambda statement: _level(statement.layer)):
+        held = _with_level(held, list(said), origins, is_root=level == root)
+    return held, tuple(sorted(origins.items()))
+
+
+def _with_level(above: Scalars, level: Sequence[Statement], origins: dict[str, Layer], *, is_root: bool) -> Scalars:
+    """What holds below this level; `origins` learns who decided what."""
+    decided_above = dict(origins)
+    own = held = above
+    for statement in level:
+        own = _overlaid(own, statement)
+        stated = own if is_root else _tightest(above, own)
         for name, before, after in _rows(held, stated):
             if before != after:
                 origins[name] = statement.layer
         held = stated
-    return held, tuple(sorted(origins.items()))
+    for name, before, after in _rows(above, held):
+        # What the first of them changed and the second took back is what stood above, and decided there.
+        if before == after and not is_root:
+            origins.pop(name, None)
+            origins.update({name: decided_above[name]} if name in decided_above else {})
+    return held
 
 
 def _complete(statement: Statement) -> Scalars:

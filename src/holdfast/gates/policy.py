@@ -4,7 +4,7 @@ Invariants
   I1  A policy is a value; its digest covers everything a verdict depends on, the built-in rules included.
   I2  Rules are never removed. A rule of the root layer may excuse a change from built-in rules (verdict ALLOW),
       and from nothing else (see `write_gate`).
-  I3  Rules stand in one order: built-in, managed, user, project; inside a layer as written.
+  I3  Rules stand in one order: built-in, managed, user, workspace, project; inside a layer as written.
 """
 
 from __future__ import annotations

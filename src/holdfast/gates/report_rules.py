@@ -20,10 +20,10 @@ from holdfast.model.simulation import PLAN_RISK, STEP_RISKS, SimulatedStep, Step
 from holdfast.model.words import counted
 
 _SHOWN = 3
+# Its name: a run asks a person where this rule does, whatever was said yes to in advance.
+UNMET = "Asks where the change lacks what its task names"
 # What Holdfast looks at with its own eyes: the files it names are judged there, and judge nothing.
 _LOOKED_AT = frozenset({"files", "syntax", "imports"})
-# Where the words of an order stop being those of whoever asked (see planning.task_words).
-_NOT_STATED = re.compile(r"^(?:~~~|It is done )", re.MULTILINE)
 
 
 def _belongs_together(case: Case) -> Iterator[Said]:
@@ -170,6 +170,11 @@ def _base_tests(case: Case) -> Iterator[Said]:
         yield asking("medium", f"tests of the base, or their settings, change; {detail}", found.changed)
 
 
+def _unmet(case: Case) -> Iterator[Said]:
+    if unmet := case.evidence.unmet:
+        yield asking("medium", _listed(unmet))
+
+
 def _asked_for(plan: Plan, paths: tuple[str, ...]) -> bool:
     """Does whoever asked for the change name each of these files, or a directory it is in?"""
     words = "\n".join((plan.intent, *(text for step in plan.steps for text in _stated(step))))
@@ -177,9 +182,9 @@ def _asked_for(plan: Plan, paths: tuple[str, ...]) -> bool:
 
 
 def _stated(step: Step) -> Iterator[str]:
-    """What a person says in a step. An order holds more: data between marks, and what must hold when it is done."""
+    """What a person says in a step."""
     if isinstance(step, Agent):
-        yield _NOT_STATED.split(step.task, maxsplit=1)[0]
+        yield step.stated
     elif isinstance(step, Run):
         yield from step.argv
 
@@ -287,6 +292,7 @@ REPORT_RULES: tuple[FactRule, ...] = (
     FactRule("Asks about suspicious acts in the shadow", _suspicious),
     FactRule("Asks when a change edits its own checks", _own_checks),
     FactRule("Asks when a change edits the tests that judge it", _base_tests),
+    FactRule(UNMET, _unmet),
     FactRule("Believes the rehearsal about risk", _rehearsed_risk),
     FactRule("Believes the author about risk, upwards only", _proposed_risk),
     FactRule("Asks where nothing was verified", _verification),

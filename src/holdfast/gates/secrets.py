@@ -49,8 +49,11 @@ _KINDS_OF_KEY = re.compile(r"(?i)(?:api|access|private|auth|signing|encryption|m
 # What may follow where one of NAMES ends: the rest of the name, sign, optional quote, value. `glance` relies on it.
 _ASSIGNED = re.compile(
     r"[\w.-]{0,40}+[\"'\]]{0,3}+[ \t]{0,8}+(?::=|=>|[=:])[ \t]{0,8}+[\"'`]?+"
-    rf"(?P<value>[^\s\"'`,;<>(){{}}$]{{12,{_LONGEST_VALUE}}}+)"
+    rf"(?P<value>(?:[^\s\"'`,;<>(){{}}$]|\$(?![{{(])){{12,{_LONGEST_VALUE}}}+)"
 )
+# A variable is named as people name variables; the `$` of a password stands before anything.
+_VARIABLE = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*(?![a-z])|[A-Za-z_]+\d{0,2}(?!\w))")
+_SHORTEST_VALUE = 12
 _NAME_BEFORE = re.compile(r"[\w.-]{0,40}\Z")
 _PLACEHOLDER = re.compile(
     r"(?i)example|sample|placeholder|dummy|fake|changeme|change[_-]me|replace|redacted|your[_-]|my[_-]|insert|todo|fixme"
@@ -148,6 +151,9 @@ def _is_a_guess(text: Text, start: int, match: re.Match[str]) -> bool:
 
 
 def _looks_secret(name: str, value: str) -> bool:
+    value = _VARIABLE.sub("", value) if "$" in value else value
+    if len(value) < _SHORTEST_VALUE:
+        return False
     if _PLACEHOLDER.search(value) or _REFERENCE.match(value) or _PLAIN_WORD.fullmatch(value):
         return False
     if _DIGEST_NAME.search(name) or (_DIGEST.fullmatch(value) and not re.search(r"(?i)secret|passw|private", name)):

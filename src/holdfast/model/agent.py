@@ -60,6 +60,14 @@ class Request(NamedTuple):
     # Files worth looking at, and files that must exist afterwards; relative to the workspace.
     files: tuple[str, ...] = ()
     expected: tuple[str, ...] = ()
+    # The commands that check the work, and what they print of failures before it begins.
+    checks: tuple[str, ...] = ()
+    failing: str = ""
+    # A short map of the repository, where no file is named; what its own files say to agents; both untrusted.
+    outline: str = ""
+    conventions: str = ""
+    # What the policy forbids this agent to change.
+    protected: tuple[str, ...] = ()
     # What was measured after the attempt before: failed checks, missing files. Empty at the first one.
     evidence: str = ""
     # The session of the attempt before, for agents that can resume one.
@@ -67,6 +75,8 @@ class Request(NamedTuple):
     # The model by the name its provider knows; empty leaves the agent's default.
     model: str = ""
     turns: int = 0
+    # How often the newest attempts came to the same change for the same reason: something must be done otherwise.
+    repeats: int = 0
 
 
 class Claim(NamedTuple):
@@ -116,7 +126,7 @@ class AdapterResult(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A run and what was found afterwards. `evidence` is what the agent is told if it tries again."""
+    """A run and what was found afterwards. `evidence` is why the work is not good."""
 
     number: int
     result: Result
@@ -125,11 +135,24 @@ class Attempt(NamedTuple):
     missing: tuple[str, ...] = ()
     receipts: tuple[Receipt, ...] = ()
     evidence: str = ""
+    # What the task names and the change lacks, a sentence each: a reason to ask, not to refuse.
+    unmet: tuple[str, ...] = ()
 
     @property
     def good(self) -> bool:
         """Something changed, nothing expected is missing, and every check passed: measured, not claimed."""
         return not self.evidence
+
+    @property
+    def complete(self) -> bool:
+        """Good, and nothing of what the task names was found lacking."""
+        return self.good and not self.unmet
+
+    @property
+    def feedback(self) -> str:
+        """What the agent is told if it tries again; empty for complete work."""
+        lacks = "\n".join(("The change is not what the task asks for yet:", *(f"- {one}" for one in self.unmet)))
+        return "\n\n".join(filter(None, (self.evidence, lacks if self.unmet else "")))
 
     def adapter_result(self) -> AdapterResult:
         result = self.result

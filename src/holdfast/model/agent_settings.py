@@ -5,13 +5,20 @@ Only the user's and the managed layer may say any of it: these tables start prog
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from holdfast.model.agent import APIS, Api
 from holdfast.model.configuration import NETWORKS, TRANSPORTS, Network, ProgramLimits, Transport
 from holdfast.model.tables import Table
+
+_HOST = re.compile(r"(?P<host>\[[0-9a-f:]+\]|[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::(?P<port>[0-9]{1,5}))?")
+
+
+EditFormat = Literal["whole", "diff", "diff-fenced", "udiff"]
+EDIT_FORMATS: tuple[EditFormat, ...] = ("whole", "diff", "diff-fenced", "udiff")
 
 
 class AgentSettings(NamedTuple):
@@ -34,6 +41,8 @@ class AgentSettings(NamedTuple):
     # A folder for tapes of what its model is asked and answers; or a tape, or such a folder, that answers instead.
     record: str = ""
     replay: str = ""
+    # How aider's model writes an edit; empty leaves it to the name of the model.
+    edit_format: EditFormat | Literal[""] = ""
 
 
 class Price(NamedTuple):
@@ -61,27 +70,58 @@ Limited = Callable[[Table], ProgramLimits]
 def agents_in(table: Table, limits_of: Limited) -> Iterator[AgentSettings]:
     for name in table.keys:
         agent = _section(table, name)
-        limits = _section(agent, "limits")
+        limits, transport = _section(agent, "limits"), agent.choice("transport", TRANSPORTS)
         yield AgentSettings(
             name=name,
-            transport=agent.choice("transport", TRANSPORTS),
+            transport=transport,
             network=agent.choice("network", NETWORKS),
             command=agent.command("command") or (),
-            readable=agent.texts("readable") or (),
+            readable=tuple(_readable(agent)),
             limits=limits_of(limits),
             micro_usd=limits.micro_usd("usd"),
             tokens=limits.integer("tokens", least=1),
             turns=limits.integer("turns", least=1),
             provider=agent.text("provider") or "",
             model=agent.text("model") or "",
-            hosts=agent.texts("hosts") or (),
+            hosts=tuple(_hosts(agent)),
             record=_place(agent, "record"),
             replay=_place(agent, "replay"),
+            edit_format=agent.choice("edit_format", EDIT_FORMATS) or "",
         )
+        if "edit_format" in agent and name != "aider":
+            agent.refuse("edit_format", "is for aider alone")
+        if "command" in agent and transport in ("headless", "api"):
+            agent.refuse(
+                "transport",
+                f"cannot be {transport!r} beside a command",
+                hint='Leave it out, or say "acp" where the program speaks ACP.',
+            )
         if "record" in agent and "replay" in agent:
             agent.refuse("replay", "and record cannot both be given")
         limits.close()
         agent.close()
+
+
+def _readable(agent: Table) -> Iterator[str]:
+    """As the sandbox wants them: of a relative path nobody knows what it would be relative to."""
+    for path in agent.texts("readable") or ():
+        if not path.startswith("/") or {"", ".", ".."} & set(path[1:].split("/")):
+            agent.refuse("readable", f"must be absolute, plain paths, without '..' and '/' at the end; not {path!r}")
+        yield path
+
+
+def _hosts(agent: Table) -> Iterator[str]:
+    for host in agent.texts("hosts") or ():
+        if not host_and_port(host):
+            agent.refuse("hosts", f"must be names or addresses with a port, such as example.com:443; not {host!r}")
+        yield host
+
+
+def host_and_port(host: str) -> str:
+    """With its port; empty for what is neither a name nor an address. No patterns."""
+    match = _HOST.fullmatch(host.lower())
+    port = int(match["port"] or 443) if match else 0
+    return f"{match['host']}:{port}" if match and 0 < port < 1 << 16 else ""
 
 
 def _place(table: Table, key: str) -> str:

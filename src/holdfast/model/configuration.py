@@ -14,12 +14,18 @@ if TYPE_CHECKING:  # it stands on the words of this module
 
 Transport = Literal["acp", "headless", "api", "command"]
 Network = Literal["none", "loopback", "proxy", "full"]
+BuildNetwork = Literal["none", "full"]
 Checkpoint = Literal["git", "none"]
 Unsandboxed = Literal["refuse", "allow"]
+Unverified = Literal["ask", "land"]
+Guessed = Literal["ask", "take"]
 TRANSPORTS: tuple[Transport, ...] = ("acp", "headless", "api", "command")
 NETWORKS: tuple[Network, ...] = ("none", "loopback", "proxy", "full")
+BUILD_NETWORKS: tuple[BuildNetwork, ...] = ("none", "full")
 CHECKPOINTS: tuple[Checkpoint, ...] = ("git", "none")
 UNSANDBOXED: tuple[Unsandboxed, ...] = ("refuse", "allow")
+UNVERIFIED: tuple[Unverified, ...] = ("ask", "land")
+GUESSED: tuple[Guessed, ...] = ("ask", "take")
 
 
 class ProgramLimits(NamedTuple):
@@ -69,6 +75,9 @@ class Budget(NamedTuple):
 WEBHOOK_PORT = 4653
 
 
+OUTAGE_MS = 1_800_000
+
+
 class RunSettings(NamedTuple):
     parallel: int = 1
     # None: git inside a repository, nothing elsewhere.
@@ -78,6 +87,46 @@ class RunSettings(NamedTuple):
     workspaces: tuple[tuple[str, str], ...] = ()
     # On loopback, where triggers have webhooks.
     webhook_port: int = WEBHOOK_PORT
+    # Where `run` lands if nothing else is said; empty is what is checked out.
+    branch: str = ""
+    # What becomes of work that no check says works: a person is asked, or it lands as policy lets it.
+    unverified: Unverified = "ask"
+    # How long a provider that serves nothing is waited for, before the run stops.
+    outage_ms: int = OUTAGE_MS
+    # What becomes of a roadmap whose tasks do not say themselves that they are some: a person is asked, or they are.
+    guessed: Guessed = "ask"
+
+
+class PromptSettings(NamedTuple):
+    """What an agent is told besides its task, part by part."""
+
+    checks: bool = True
+    failing: bool = True
+    files: bool = True
+    map: bool = True
+    conventions: bool = True
+    protected: bool = True
+
+
+class EnvironmentSettings(NamedTuple):
+    """`readable`: absolute paths that programs in the sandbox may read besides what is found, such as the source of a
+    package that is installed from elsewhere. `build`: the command that installs what a project says it needs, and
+    `build_network` what it may reach; None is nothing."""
+
+    readable: tuple[str, ...] = ()
+    build: tuple[str, ...] = ()
+    build_network: BuildNetwork | None = None
+
+
+class ServiceSettings(NamedTuple):
+    """A service by its name. With `start` it is a plain process; without, it is systemd's.
+
+    `health`: in plain words, what shows that it works; for plans that act on it and name no health check.
+    """
+
+    name: str
+    start: tuple[str, ...] = ()
+    health: str = ""
 
 
 class Origin(NamedTuple):
@@ -108,8 +157,9 @@ class Settings:
     run: RunSettings = field(default_factory=RunSettings)
     agents: tuple[AgentSettings, ...] = ()
     providers: tuple[ProviderSettings, ...] = ()
-    # Services that are plain processes: (name, the command that starts it). Whatever else restarts is systemd's.
-    services: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    services: tuple[ServiceSettings, ...] = ()
+    environment: EnvironmentSettings = field(default_factory=EnvironmentSettings)
+    prompt: PromptSettings = field(default_factory=PromptSettings)
     # What starts runs without a person at the keyboard.
     triggers: tuple[TriggerSettings, ...] = ()
     # Every key that some file states, the most trusted file first.

@@ -61,7 +61,9 @@ LANDED: tuple[Status, ...] = ("COMPLETED", "PARTIAL")
 LEFT_SOMETHING: tuple[Status, ...] = ("FAILED", "PARTIAL")
 # Reasons that say nothing about the change itself: it may be tried again as it is.
 INTERRUPTED = "interrupted"
-NOT_FINISHED = "it was not finished by the process that began it; recovery rolled it back"
+NOT_FINISHED = "it was not finished by the process that began it"
+TAKEN_BACK = f"{NOT_FINISHED}; recovery rolled it back"
+TAKEN_BACK_IN_PART = f"{NOT_FINISHED}; recovery took back all but what is named here"
 
 
 def result_word(status: str) -> str:
@@ -99,8 +101,9 @@ ActionType = Literal[
 
 
 class StepResult(NamedTuple):
-    """One planned step. `superseded_by` is the last later step on one of its paths: what stands there is that one's.
+    """One planned step. One that was never begun has no times.
 
+    `superseded_by` is the last later step on one of its paths: what stands there is that one's.
     `type`, `size`, `permissions` and `digest` are what the look after landing found where the step's work is to be
     seen; empty for nothing there, and for programs and services.
     """
@@ -108,8 +111,8 @@ class StepResult(NamedTuple):
     step_id: str
     operation: str
     target: str
-    started_ns: int
-    completed_ns: int
+    started_ns: int | None
+    completed_ns: int | None
     precondition_met: bool
     precondition_detail: str
     expected_vs_actual_match: bool
@@ -124,6 +127,17 @@ class StepResult(NamedTuple):
     size: int | None = None
     permissions: str = ""
     digest: str = ""
+
+    @property
+    def was_executed(self) -> bool:
+        """Was it begun, whatever became of it?"""
+        return self.started_ns is not None
+
+    @property
+    def duration_ms(self) -> int | None:
+        if self.started_ns is None or self.completed_ns is None:
+            return None
+        return (self.completed_ns - self.started_ns) // 1_000_000
 
 
 # Who asked for a check: the plan; the project's holdfast.toml; the user's or the managed configuration; nobody, it was

@@ -130,7 +130,8 @@ def _total(records: list[FixRecord]) -> FixTotals:
         len(records),
         sum(record.good for record in records),
         sum(record.rolled_back for record in records),
-        sum(bool(record.regression_test) for record in records),
+        # Seen to fail. A repair that was not good has none, whatever an older record says of it.
+        sum(record.fails_without_fix == "yes" and record.checks_passed for record in records),
         usage,
         sum(record.duration_ms for record in records),
     )

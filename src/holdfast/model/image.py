@@ -31,6 +31,17 @@ class Image(NamedTuple):
     xattrs: Xattrs = ()
 
 
+def has_special_rights(image: Image) -> bool:
+    """Does a program run with more rights because of this file? Other content or another mode of it is never made."""
+    return bool(image.mode & 0o6000) or any(name == "security.capability" for name, _ in image.xattrs)
+
+
+def lost_attribute(old: Image, new: Image) -> str:
+    """An attribute that only root sees, and a program in a shadow loses by writing; empty where none is lost."""
+    kept = {name for name, _ in new.xattrs}
+    return next((name for name, _ in old.xattrs if name.startswith("trusted.") and name not in kept), "")
+
+
 class Stamp(NamedTuple):
     """One particular inode as last seen."""
 

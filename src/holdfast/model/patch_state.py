@@ -1,6 +1,6 @@
 """The states of a patch, from the text that somebody sent to the commit, or to where it cannot do harm: one table.
 
-    created ──▶ validated ──▶ queued ──▶ applied ──▶ verified ──▶ committed
+    created ──▶ validated ──▶ queued ──▶ applied ──▶ verified ──▶ committed ◀── applied (no check ran)
       │ ▲           │          │  ▲         │            │            │
       │ └ released  │          ▼  │         └────────────┴────────────┴──▶ rolled_back ──▶ queued, quarantined, dropped
       │   by a      │     apply_failed ──▶ quarantined, dropped
@@ -11,7 +11,7 @@ created       known, and not yet found to be sound; a failed validation leaves i
 validated     its form, paths and scope are sound; it may be queued
 queued        somebody wants it applied, by the plan that it names; anew by another, when the files moved meanwhile
 applied       it stands in the workspace
-verified      the checks passed on what stands there
+verified      the checks passed on what stands there; left out where none ran
 committed     recorded for good (it can still be undone: rolled_back)
 apply_failed  it did not apply, or its simulation or gate refused; nothing was changed
 rolled_back   it was taken back
@@ -42,7 +42,7 @@ MOVES: dict[State, tuple[State, ...]] = {
     "created": ("created", "validated", "quarantined", "dropped"),
     "validated": ("queued", "quarantined", "dropped"),
     "queued": ("queued", "applied", "apply_failed", "quarantined", "dropped"),
-    "applied": ("verified", "rolled_back"),
+    "applied": ("verified", "committed", "rolled_back"),
     "verified": ("committed", "rolled_back"),
     "committed": ("rolled_back",),
     "apply_failed": ("queued", "quarantined", "dropped"),

@@ -9,6 +9,7 @@ The steps form a closed union. What a `run` or `agent` step does to files is kno
 from __future__ import annotations
 
 import hashlib
+import re
 from base64 import b32encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ VerifyMode = Literal["auto", "agent"]
 VERIFY_MODES: tuple[VerifyMode, ...] = ("auto", "agent")
 Verb = Literal["restart", "reload", "start", "stop"]
 _STEPS_AT_ONCE = 512
+# Where the words of an order stop being those of whoever asked: see `planning.task_words` and `intake.roadmap.prose`.
+_NOT_STATED = re.compile(r"^(?:~~~|It is done |=====ROADMAP-)", re.MULTILINE)
 
 
 class Inline(NamedTuple):
@@ -145,6 +148,11 @@ class Agent(NamedTuple):
     attempts: int = 3
     within_ms: int = 1_200_000
     action: Literal["agent"] = "agent"
+
+    @property
+    def stated(self) -> str:
+        """What whoever asked says in it. An order holds more: data between marks, and what must hold in the end."""
+        return _NOT_STATED.split(self.task, maxsplit=1)[0]
 
     @property
     def path(self) -> str:

@@ -138,6 +138,14 @@ class RunStarted(NamedTuple):
     event: Literal["EXECUTION_STARTED"] = "EXECUTION_STARTED"
 
 
+class ChecksTried(NamedTuple):
+    """Before a sitting begins: which checks there will be, and whether they can run, a sentence each."""
+
+    run: str
+    checks: tuple[str, ...]
+    event: Literal["CHECKS"] = "CHECKS"
+
+
 class TaskStarted(NamedTuple):
     run: str
     task: str
@@ -163,6 +171,8 @@ class TaskCompleted(NamedTuple):
     commit: str
     attempts: int
     files: int
+    # Why no check says that it works; empty where one does.
+    unverified: str = ""
     event: Literal["TASK_COMPLETED"] = "TASK_COMPLETED"
 
 
@@ -235,6 +245,7 @@ class RunFinished(NamedTuple):
 
 RunEvent: TypeAlias = (
     RunStarted
+    | ChecksTried
     | TaskStarted
     | TaskMoved
     | TaskCompleted
@@ -247,6 +258,6 @@ RunEvent: TypeAlias = (
 )
 RunWatcher: TypeAlias = Callable[[RunEvent], None]
 EVENTS: tuple[str, ...] = (
-    "EXECUTION_STARTED", "TASK_STARTED", "TASK_STATE", "TASK_COMPLETED", "TASK_FAILED", "AGENT", "HEARTBEAT",
-    "DATABASE_AWAY", "DATABASE_BACK", "EXECUTION_FINISHED",
+    "EXECUTION_STARTED", "CHECKS", "TASK_STARTED", "TASK_STATE", "TASK_COMPLETED", "TASK_FAILED", "AGENT",
+    "HEARTBEAT", "DATABASE_AWAY", "DATABASE_BACK", "EXECUTION_FINISHED",
 )  # fmt: skip

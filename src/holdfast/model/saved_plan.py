@@ -54,7 +54,7 @@ def plan_from(document: Mapping[str, Any], find: Finder = digested) -> Plan:
             objective=document["objective"],
             rationale=document["rationale"],
             risk=document["risk_proposed"],
-            verify=tuple(_record(_VERIFY[row["kind"]], row) for row in document["verification_plan"]),
+            verify=tuple(map(verify_from, document["verification_plan"])),
             health=tuple(map(health_from, document["health_checks"])),
             on_failure=document["on_failure"],
             words=tuple(document["verification_in_words"]),
@@ -66,10 +66,23 @@ def plan_from(document: Mapping[str, Any], find: Finder = digested) -> Plan:
             steps=tuple(step_from(row, find) for row in document["steps"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"this is not the document of a plan: {error!r}") from error
+        raise ValueError(f"this is not the document of a plan: {flaw(error)}") from error
     if plan.digest != document.get("digest"):
         raise ValueError("the document of the plan was changed: its digest is another one")
     return plan
+
+
+def flaw(error: Exception) -> str:
+    """What is wrong with a document, for a person: which field is missing, as far as that can be told."""
+    missing = error.args[0] if isinstance(error, KeyError) and error.args else ""
+    if isinstance(missing, str) and missing.isidentifier():
+        return f"{missing} is missing"
+    return "a field is missing, unknown or of another type"
+
+
+def verify_from(row: Mapping[str, Any]) -> VerifyCheck:
+    """One check of the verification plan from its description."""
+    return _record(_VERIFY[row["kind"]], row)
 
 
 def health_from(row: Mapping[str, Any]) -> HealthCheck:

@@ -8,8 +8,11 @@ from typing import Any
 from holdfast.model.changeset import Change, ChangeSet, Observation, change_set
 from holdfast.model.execution import BaseTests, Receipt
 from holdfast.model.image import Image
+from holdfast.model.saved_plan import flaw
 from holdfast.model.simulation import VERSIONS, ByProduct, Rollback, SimulatedStep, Simulation
 
+# Of the fields of an image but its extended attributes.
+_PLAIN = (str, int, int, int, int, str, str)
 _DERIVED = frozenset(("highest_risk", "all_rollbacks_exist", "irreversible_actions", "feasible"))
 
 
@@ -30,11 +33,12 @@ def simulation_from(document: Mapping[str, Any], at_ns: int) -> Simulation:
                 "at_ns": at_ns,
             }
         )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"this is not the document of a simulation: {error!r}") from error
+        derived = simulation.document()
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"this is not the document of a simulation: {flaw(error)}") from error
     if simulation.version not in VERSIONS:
         raise ValueError(f"the document of the simulation is of version {simulation.version!r}")
-    if _plain(simulation.document()) != _plain(document):
+    if _plain(derived) != _plain(document):
         raise ValueError("the document of the simulation contradicts itself")
     return simulation
 
@@ -57,11 +61,14 @@ def change_set_rows(changes: ChangeSet) -> dict[str, object]:
 
 def change_set_from(rows: Mapping[str, Any]) -> ChangeSet:
     try:
-        changes = [Change(path, _image(pre), _image(post), origin) for path, pre, post, origin in rows["changes"]]
-        reads = [Observation(path, _required(_image(image))) for path, image in rows["reads"]]
-        return change_set(changes, reads)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"this is not a change set: {error!r}") from error
+        changes = [
+            Change(_text(path), _image(pre), _image(post), None if origin is None else _text(origin))
+            for path, pre, post, origin in rows["changes"]
+        ]
+        reads = [Observation(_text(path), _required(_image(image))) for path, image in rows["reads"]]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"this is not a change set: {flaw(error)}") from error
+    return change_set(changes, reads)
 
 
 def _step(row: Mapping[str, Any]) -> SimulatedStep:
@@ -85,7 +92,16 @@ def _image(row: Any) -> Image | None:
     if row is None:
         return None
     *plain, xattrs = row
-    return Image._make((*plain, tuple((name, value) for name, value in xattrs)))
+    # Digests tell no empty text from what is missing, and no number from what equals it; comparing images does.
+    if tuple(map(type, plain)) != _PLAIN or type(xattrs) is not list:
+        raise TypeError("an image has a field of another type")
+    return Image._make((*plain, tuple((_text(name), _text(value)) for name, value in xattrs)))
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError("this is no text")
+    return value
 
 
 def _required(image: Image | None) -> Image:

@@ -17,9 +17,9 @@ from typing import Literal, NamedTuple, NoReturn, TypeVar
 from holdfast.errors import InvalidInput
 from holdfast.model.path import printable
 
-Layer = Literal["built-in", "managed", "user", "project"]
-# From the most trusted down; a lower one may only tighten.
-LAYERS: tuple[Layer, ...] = ("built-in", "managed", "user", "project")
+Layer = Literal["built-in", "managed", "user", "workspace", "project"]
+# In the order in which they are applied. Of these "workspace" is the user's too, for one workspace alone.
+LAYERS: tuple[Layer, ...] = ("built-in", "managed", "user", "workspace", "project")
 
 _DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -17,8 +17,14 @@ from typing import Literal, NamedTuple
 from holdfast.model.agent import Usage
 from holdfast.model.fix import Category
 
-Format = Literal["roadmap", "spec-kit", "task-master", "checklist", "emoji", "queue", "prose"]
-FORMATS: tuple[Format, ...] = ("roadmap", "spec-kit", "task-master", "checklist", "emoji", "queue", "prose")
+Format = Literal[
+    "roadmap", "spec-kit", "task-master", "checklist", "emoji", "table", "list", "org", "rst", "queue", "prose"
+]  # fmt: skip
+FORMATS: tuple[Format, ...] = (
+    "roadmap", "spec-kit", "task-master", "checklist", "emoji", "table", "list", "org", "rst", "queue", "prose"
+)  # fmt: skip
+# Whether each task that is to do says so itself (a box, a sign, a state, a keyword), or some are only taken for tasks.
+Confidence = Literal["marked", "guessed"]
 
 
 class Remark(NamedTuple):
@@ -90,6 +96,7 @@ class Roadmap(NamedTuple):
     tasks: tuple[Task, ...]
     remarks: tuple[Remark, ...] = ()
     held: tuple[Held, ...] = ()
+    confidence: Confidence = "marked"
 
     def task(self, id: str) -> Task | None:
         return next((task for task in self.tasks if task.id == id), None)
@@ -178,7 +185,11 @@ class TaskRecord(NamedTuple):
     parts: int = 0
     execution: str = ""
     commit: str = ""
+    # Of work that waits to land, or of what landed; and what earlier parts of it landed.
     files: int = 0
+    # Why no check says that what waits for a person, or landed, works; empty where one does.
+    unverified: str = ""
+    parts_files: int = 0
     # How often an agent worked on it, over all attempts, as far as that led to work that could land.
     tries: int = 0
     because: str = ""
@@ -186,6 +197,8 @@ class TaskRecord(NamedTuple):
     wait_until_ns: int = 0
     # How often in a row its agent was left alone, so that it was not worked on at all.
     left_alone: int = 0
+    # The newest rounds in a row in which its agent finished and did not pass, over all attempts.
+    unpassed: int = 0
     usage: Usage = Usage()
     started_ns: int = 0
     at_ns: int = 0

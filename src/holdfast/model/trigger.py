@@ -1,13 +1,14 @@
 """Triggers as nouns: what happened outside, and what it fires.
 
     DUE ──begin──▶ BEGUN ──start came back──▶ STARTED
-     │               ├─────start refused────▶ FAILED
+     │               ├─────start refused────▶ FAILED, or DUE again: a file of a queue waits for the run under way
      │               └─────killed, found later, told──▶ MISSED
      └──its trigger is gone, its file is gone, told───▶ MISSED
 
 Invariants
   G1  A firing has one id, made from what fired it (the moment, the delivery, the file): same cause, same firing.
-  G2  Only DUE may begin. BEGUN means that a run may have been started; nothing leads from there to another start.
+  G2  Only DUE may begin. BEGUN means that a run may have been started; nothing leads from there to another start
+      but the word of whoever was to start it that nothing was started.
 """
 
 from __future__ import annotations

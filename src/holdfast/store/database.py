@@ -66,8 +66,19 @@ _FAULTS = (sqlite3.Error, ValueError, zlib.error)
 _MISTAKES = (sqlite3.ProgrammingError, sqlite3.InterfaceError)
 Table = Literal["simulations", "decisions", "approvals"]
 # Their rows are made of several entries, or named by an entry's number.
-_COUNTED_BY_ENTRY = ("runs", "tasks", "replies", "events", "execution_log")
+_COUNTED_BY_ENTRY = ("runs", "tasks", "replies", "events", "execution_log", "delegations")
+# As a summary has it; inside of a string the quotes would be escaped.
+_IS_OPEN = '"open": true'
 TABLES: tuple[Table, ...] = ("simulations", "decisions", "approvals")
+# What the ledger alone says, by table: the columns that name a row, and all that can be compared. What gc took away and
+# the details of steps are not in the ledger.
+_FROM_THE_LEDGER: dict[str, tuple[int, str]] = {
+    "executions": (1, "id, plan_id, plan_digest, intent, status, at_ns, changes, live, summary"),
+    **dict.fromkeys(TABLES, (1, "id, subject, at_ns, document")),
+    "runs": (1, "id, roadmap, state, at_ns, document"),
+    "tasks": (2, "run, task, state, adapter_id, at_ns, document"),
+    "replies": (3, "run, task, question, yes, skip, by, reason, at_ns, simulation"),
+}
 
 
 class Row(NamedTuple):
@@ -153,8 +164,14 @@ class Records:
     """
 
     def __init__(
-        self, state: str, *, read_only: bool = False, refill: Callable[[Records], None] = _nothing_to_fill_from
+        self,
+        state: str,
+        *,
+        read_only: bool = False,
+        refill: Callable[[Records], None] = _nothing_to_fill_from,
+        in_memory: bool = False,
     ) -> None:
+        """`in_memory`: whatever the file holds, only what `refill` knows."""
         self._path = os.path.join(state, "holdfast.db")
         self._read_only = read_only
         self._refills = [refill]
@@ -164,7 +181,10 @@ class Records:
         has_room, self._mode = footing_of(state)
         self.volatile = False
         with in_our_words():
-            self._open_somehow(has_room)
+            if in_memory:
+                self._in_memory(_empty)
+            else:
+                self._open_somehow(has_room)
 
     def _open_somehow(self, has_room: bool) -> None:
         try:
@@ -325,13 +345,19 @@ class Records:
 
     @dependable
     def save_execution(self, row: Row, document: bytes | None, seq: int, *, off: list[str], on: list[str]) -> None:
-        """One transaction: the row, what it switched off and on again, and how far the ledger is projected."""
+        """One transaction: the row, what it switched off and on again, and how far the ledger is projected.
+
+        A row that is there already is what this entry says, all of it: after an accepted break another entry may say
+        it, of another time. Only the end of one that waited for a person leaves the time at which it began to wait.
+        """
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute(
                 "INSERT INTO executions VALUES(?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET "
-                "status=excluded.status, live=excluded.live, kept=excluded.kept, summary=excluded.summary, "
-                "document=coalesce(excluded.document, document)",
+                "plan_id=excluded.plan_id, plan_digest=excluded.plan_digest, intent=excluded.intent, "
+                "status=excluded.status, changes=excluded.changes, live=excluded.live, kept=excluded.kept, "
+                f"at_ns=CASE WHEN summary LIKE '%{_IS_OPEN}%' THEN at_ns ELSE excluded.at_ns END, "
+                "summary=excluded.summary, document=coalesce(excluded.document, document)",
                 (*row._replace(intent=_storable(row.intent))[:9], json.dumps(row.summary), document),
             )
             self._db.executemany("UPDATE executions SET live=0 WHERE id=?", [(id,) for id in off])
@@ -388,6 +414,20 @@ class Records:
                 self._db.executemany(f"DELETE FROM {table} WHERE id=?", gone)
             for table in _COUNTED_BY_ENTRY:
                 self._db.execute(f"DROP TABLE IF EXISTS {table}")
+
+    def unlike(self, other: Records) -> list[str]:
+        """Rows that the other tables have otherwise or not at all, and theirs that are not here: table and key."""
+        found: list[str] = []
+        for table, (keys, columns) in _FROM_THE_LEDGER.items():
+            here, there = (records.rows_of(table, columns) for records in (self, other))
+            found += sorted({f"{table} {' '.join(map(str, row[:keys]))}" for row in here ^ there})
+        return found
+
+    @dependable
+    def rows_of(self, table: str, columns: str) -> set[tuple[Any, ...]]:
+        if self._db.execute("SELECT 1 FROM sqlite_master WHERE name=?", (table,)).fetchone() is None:
+            return set()
+        return {tuple(map(_ordered, row)) for row in self._db.execute(f"SELECT {columns} FROM {table}")}
 
     @dependable
     def forget_material(self, ids: list[str]) -> None:
@@ -450,7 +490,8 @@ class Records:
         if prefix in ids:
             return prefix
         if not ids:
-            raise UnknownId(f"there is nothing called {prefix}")
+            hint = "List the patches with: holdfast patches" if prefix.startswith("x-") else ""
+            raise UnknownId(f"there is nothing called {prefix}", hint=hint)
         if len(ids) > 1:
             raise UnknownId(f"{prefix} could be {', '.join(sorted(ids))}")
         return str(ids[0])
@@ -504,6 +545,16 @@ class Tables:
 def _storable(text: str) -> str:
     """SQLite keeps text that is whole Unicode only; a byte that is none is written as its escape."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _ordered(value: Any) -> Any:
+    """A document with its keys in order: whoever wrote it first had them in the order of the noun."""
+    if not isinstance(value, str) or not value.startswith("{"):
+        return value
+    try:
+        return json.dumps(json.loads(value), sort_keys=True)
+    except ValueError:
+        return value
 
 
 def _refuse_irregular(path: str) -> None:

@@ -86,7 +86,7 @@ class Dossiers:
             raise UnknownId(f"{id!r} is not an id")
         with self._alone():
             try:
-                directory = self._state.open_directory(f"{self._shelf}/{id}")
+                directory = self._opened_directory(f"{self._shelf}/{id}")
             except FileNotFoundError:
                 raise UnknownId(f"there is no {id} any more", hint=_AGAIN) from None
             fcntl.flock(directory, fcntl.LOCK_SH)
@@ -110,14 +110,14 @@ class Dossiers:
         if not _ID.fullmatch(id):
             raise UnknownId(f"{id!r} is not an id")
         try:
-            return open_regular(name, READ, self._calls, self._state.directory(f"{self._shelf}/{id}")).fd
+            return open_regular(name, READ, self._calls, self._directory(f"{self._shelf}/{id}")).fd
         except FileNotFoundError:
             raise UnknownId(f"there is no {id} any more", hint=_AGAIN) from None
 
     def names(self, id: str) -> list[str]:
         """The files of a dossier."""
         try:
-            return self._calls.names(self._state.directory(f"{self._shelf}/{id}"))
+            return self._calls.names(self._directory(f"{self._shelf}/{id}"))
         except FileNotFoundError:
             raise UnknownId(f"there is no {id} any more", hint=_AGAIN) from None
 
@@ -125,7 +125,7 @@ class Dossiers:
         return sorted(name for name in self._all_names() if _ID.fullmatch(name))
 
     def made_ns(self, id: str) -> int:
-        return self._calls.fstat(self._state.directory(f"{self._shelf}/{id}")).st_mtime_ns
+        return self._calls.fstat(self._directory(f"{self._shelf}/{id}")).st_mtime_ns
 
     def remove(self, id: str) -> int:
         """Of which it is known that nobody needs it any more; the bytes freed."""
@@ -136,7 +136,7 @@ class Dossiers:
         going = f"new-{os.getpid()}-{os.urandom(4).hex()}"
         with self._alone() as shelf:
             try:
-                directory = self._state.open_directory(f"{self._shelf}/{id}")
+                directory = self._opened_directory(f"{self._shelf}/{id}")
             except FileNotFoundError:
                 return None
             try:
@@ -156,11 +156,19 @@ class Dossiers:
             if name.startswith("new-") and self._is_abandoned(name):
                 self._remove(name)
 
+    def _directory(self, path: str) -> int:
+        with _no_link(path):
+            return self._state.directory(path)
+
+    def _opened_directory(self, path: str) -> int:
+        with _no_link(path):
+            return self._state.open_directory(path)
+
     def _begun(self, name: str) -> int:
         """A folder of its own, locked from its first moment on; the caller closes it."""
         with self._alone() as shelf:
             self._calls.mkdir(name, 0o700, dir_fd=shelf)
-            directory = self._state.open_directory(f"{self._shelf}/{name}")
+            directory = self._opened_directory(f"{self._shelf}/{name}")
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return directory
 
@@ -168,7 +176,7 @@ class Dossiers:
     def _alone(self) -> Iterator[int]:
         """The shelf, held while a dossier begins, gets its name, comes into use or loses its name."""
         self._folder()  # made, where it is the first
-        shelf = self._state.open_directory(self._shelf)
+        shelf = self._opened_directory(self._shelf)
         try:
             fcntl.flock(shelf, fcntl.LOCK_EX)
             yield shelf
@@ -179,7 +187,7 @@ class Dossiers:
         # Whoever begins a dossier holds the shelf until the new folder is locked.
         with self._alone():
             try:
-                directory = self._state.open_directory(f"{self._shelf}/{name}")
+                directory = self._opened_directory(f"{self._shelf}/{name}")
             except FileNotFoundError:
                 return False
         try:
@@ -192,16 +200,16 @@ class Dossiers:
 
     def _all_names(self) -> list[str]:
         try:
-            return self._calls.names(self._state.directory(self._shelf))
+            return self._calls.names(self._directory(self._shelf))
         except FileNotFoundError:
             return []
 
     def _folder(self) -> int:
         try:
-            return self._state.directory(self._shelf)
+            return self._directory(self._shelf)
         except FileNotFoundError:
             self._calls.mkdir(self._shelf, 0o700, dir_fd=self._state.fd)
-            return self._state.directory(self._shelf)
+            return self._directory(self._shelf)
 
     def _write_file(self, directory: int, name: str, pieces: Iterable[bytes]) -> None:
         fd = self._calls.open(name, _NEW, 0o600, dir_fd=directory)
@@ -215,7 +223,7 @@ class Dossiers:
     def _remove(self, name: str) -> int:
         """The bytes freed, as the disk counts them."""
         try:
-            directory = self._state.directory(f"{self._shelf}/{name}")
+            directory = self._directory(f"{self._shelf}/{name}")
         except FileNotFoundError:
             return 0
         freed = 0
@@ -225,3 +233,15 @@ class Dossiers:
         self._state.forget()
         self._calls.rmdir(name, dir_fd=self._folder())
         return freed
+
+
+@contextmanager
+def _no_link(path: str) -> Iterator[None]:
+    """Nothing of ours is a link or on another file system: whoever put one there has others' bytes believed."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR, errno.EXDEV):
+            raise
+        hint = f"Nothing was changed. Take it away, then plan and simulate again: rm .holdfast/{path}"
+        raise Tampering(f".holdfast/{path} is a symbolic link or no directory of ours", hint=hint) from error

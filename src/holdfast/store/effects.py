@@ -4,7 +4,8 @@
       {"v": 1, "actions": 2}
       {"n": 0, "fact": "begun", "ran": true} ─▶ {"n": 0, "fact": "done"} ─▶ {"n": 0, "fact": "taken back"}
 
-An action that could not even begin has only the last of these: nothing stands of it.
+An action that could not even begin has only the last of these, and one whose program cannot be started the first and
+the last: nothing stands of either.
 `ran` says whether the service ran before (null: nobody knows); whoever takes the action back leaves it so.
 
 Invariants
@@ -38,6 +39,14 @@ class Open(NamedTuple):
     ran: bool | None
 
 
+class Course(NamedTuple):
+    """How far an action came. One that could not even begin was reached, and nothing else."""
+
+    is_begun: bool
+    is_done: bool
+    is_taken_back: bool
+
+
 class _Fact(NamedTuple):
     """One line of the file after the first."""
 
@@ -66,7 +75,7 @@ class Effects:
         self._calls.point("action-done")
 
     def never_begun(self, number: int) -> None:
-        """It could not be: the same as having been taken back, for everybody who asks what stands."""
+        """It could not be, or nothing came of it: for whoever asks what stands it was taken back."""
         self._append({"n": number, "fact": "taken back"})
 
     def taken_back(self, number: int) -> None:
@@ -92,6 +101,15 @@ class Effects:
         """The actions that were done, whatever became of them later."""
         facts = (line for line in self._lines()[1:] if isinstance(line, dict))
         return frozenset(fact["n"] for fact in facts if fact.get("fact") == "done")
+
+    def courses(self) -> tuple[Course, ...]:
+        """Of every action that was reached, in order; the others never began."""
+        facts: dict[int, set[str]] = {}
+        for line in self._lines()[1:]:
+            if isinstance(line, dict) and isinstance(line.get("n"), int):
+                facts.setdefault(line["n"], set()).add(str(line.get("fact")))
+        known = [facts.get(number, set()) for number in range(max(facts, default=-1) + 1)]
+        return tuple(Course("begun" in each, "done" in each, {"begun", "taken back"} <= each) for each in known)
 
     def has_facts(self) -> bool:
         """Is anything known, beside how many actions there were to be?"""

@@ -82,7 +82,8 @@ class Exports:
 
 def results_document(run: RunRecord, roadmap: Roadmap, records: Records, word: Word) -> dict[str, Json]:
     known = {task.id for task in roadmap.tasks}
-    tasks = [_result(task, records.get(task.id), word) for task in roadmap.tasks]
+    held = roadmap.reasons
+    tasks = [_result(task, records.get(task.id), word, held.get(task.id, "")) for task in roadmap.tasks]
     # Somebody took these out of the roadmap after they were begun; what became of them still counts.
     gone = [record for id, record in sorted(records.items()) if id not in known]
     tasks += [{**_result(Task(record.task, ""), record, word), "in_roadmap": False} for record in gone]
@@ -93,7 +94,7 @@ def results_document(run: RunRecord, roadmap: Roadmap, records: Records, word: W
             "id": run.id, "roadmap": run.roadmap, "state": run.state, "because": cut(run.because, _REASON_LIMIT, word),
             "by": run.by, "started_ns": run.started_ns, "at_ns": run.at_ns, "worked_ms": run.worked_ms,
         },
-        "totals": _totals(tasks, records),
+        "totals": _totals(tasks, records, sum(_is_held(records.get(id)) for id in held)),
         "tasks": list(tasks),
     }  # fmt: skip
 
@@ -115,10 +116,20 @@ def roadmap_file(roadmap: str) -> str:
     return f"{ROADMAPS}/{safe_name(roadmap)}.json"
 
 
+def _is_held(record: TaskRecord | None) -> bool:
+    """Of a task that its file holds: is it left alone? Somebody may have named it all the same."""
+    return record is None or record.state == "PENDING"
+
+
 def _standing(task: Task, record: TaskRecord | None, word: Word, held: str) -> dict[str, Json]:
-    """`evidence` tells a task that landed from one whose box somebody ticked: only the first was verified by us."""
-    if record is None or (task.done and record.state == "PENDING"):
-        record = TaskRecord("", task.id, "COMPLETED" if task.done else "SKIPPED" if held else "PENDING", because=held)
+    """`evidence` tells a task that landed from one whose box somebody ticked: only the first was verified by us.
+
+    What was dropped is ticked, and nobody did it: it is held.
+    """
+    if held and _is_held(record):
+        record = TaskRecord("", task.id, "SKIPPED", because=held)
+    elif record is None or (task.done and record.state == "PENDING"):
+        record = TaskRecord("", task.id, "COMPLETED" if task.done else "PENDING")
     landed = record.state == "COMPLETED" and bool(record.execution)
     return {
         "id": task.id,
@@ -135,14 +146,14 @@ def _standing(task: Task, record: TaskRecord | None, word: Word, held: str) -> d
     }
 
 
-def _result(task: Task, record: TaskRecord | None, word: Word) -> dict[str, Json]:
+def _result(task: Task, record: TaskRecord | None, word: Word, held: str = "") -> dict[str, Json]:
     known = record or TaskRecord("", task.id)
     tried: list[Json] = [
         {"attempt": one.attempt, "category": one.category, "strategy": one.strategy, "agent": one.agent}
         for one in known.tried
     ]
     return {
-        **_standing(task, record, word, ""),
+        **_standing(task, record, word, held),
         "agent": known.agent or (known.tried[-1].agent if known.tried else ""),
         "files": known.files,
         "duration_ms": _duration_ms(known),
@@ -159,11 +170,11 @@ def _duration_ms(record: TaskRecord) -> int | None:
     return max(0, record.at_ns - record.started_ns) // 1_000_000
 
 
-def _totals(tasks: list[dict[str, Json]], records: Records) -> dict[str, Json]:
-    """The four numbers that EXECUTION_FINISHED has, and what they are made of."""
+def _totals(tasks: list[dict[str, Json]], records: Records, held: int) -> dict[str, Json]:
+    """The four numbers that EXECUTION_FINISHED has, what is in none of them (`held`), and what they are made of."""
     states = Counter(str(task["state"]) for task in tasks)
     completed, waiting = states["COMPLETED"], states["NEEDS_REVIEW"]
-    failed = sum(states[name] for name in ("FAILED", "TIMEOUT", "BLOCKED", "SKIPPED"))
+    failed = sum(states[name] for name in ("FAILED", "TIMEOUT", "BLOCKED", "SKIPPED")) - held
     usage = Usage()
     for record in records.values():
         usage = usage.plus(record.usage)
@@ -172,7 +183,8 @@ def _totals(tasks: list[dict[str, Json]], records: Records) -> dict[str, Json]:
         "completed": completed,
         "failed": failed,
         "waiting": waiting,
-        "left": len(tasks) - completed - failed - waiting,
+        "left": len(tasks) - completed - failed - waiting - held,
+        "held": held,
         "states": {name: states[name] for name in sorted(states)},
         "attempts": sum(record.attempt for record in records.values()),
         "usage": dict(usage._asdict()),

@@ -71,6 +71,10 @@ class Tail(NamedTuple):
     torn: bool
 
 
+def _broken(message: str) -> Tampering:
+    return Tampering(f"the ledger is broken: {message}", hint=_HINT)
+
+
 class Ledger:
     """The ledger of one workspace. `state` is the state directory: its path, or an open descriptor of it."""
 
@@ -168,10 +172,19 @@ class Ledger:
             self._calls.close(fd)
         found = self.verify()
         if not found.ok:
-            raise Tampering(f"the ledger is broken: {found.message}", hint=_HINT)
+            raise _broken(found.message)
         # Of the time before the walk: what was written since then is not in the mark.
         if looked is not None:
             self._verified.save(looked)
+
+    def _untrue(self, seen: str) -> Tampering:
+        """What was `seen` first depends on where one looks: an edit of an old record moves the end. All records are
+        read for the cause, so that every verb says the same of the same ledger."""
+        try:
+            found = self.verify()
+        except OSError:
+            return _broken(seen)
+        return _broken(seen if found.ok else found.message)
 
     def _settled_look(self, fd: int) -> Look | None:
         """What the file looks like, once a page that somebody has mapped and written is on the disk (W4)."""
@@ -287,7 +300,7 @@ class Ledger:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     if not self._chain.follows(line, previous):
-                        raise Tampering("a record of the ledger is not what was written", hint=_HINT)
+                        raise self._untrue("a record is not what was written")
                     previous = mac_of(line)
                     yield line
         finally:
@@ -314,7 +327,7 @@ class Ledger:
     def _proven(self, line: bytes, previous: bytes, mac: bytes) -> bytes:
         if mac_of(line) == mac and self._chain.follows(line, previous):
             return line
-        raise Tampering("a record of the ledger is not what was written", hint=_HINT)
+        raise self._untrue("a record is not what was written")
 
     def _open_if_there(self) -> int | None:
         try:
@@ -371,15 +384,15 @@ class Ledger:
     def _tail(self, fd: int, size: int, anchored: Anchored) -> Tail:
         """Check the end of the file against the anchor; reads nothing before it but one trailer (L2)."""
         if size < anchored.length:
-            raise Tampering(f"the ledger was cut off: it should have {anchored.seq} records", hint=_HINT)
+            raise self._untrue(f"it is shorter than its {anchored.seq} records were")
         mac = anchored.mac.encode("ascii")
         if anchored.length:
             wanted = trailer(mac) + b"\n"
             if self._calls.pread(fd, TRAILER + 1, anchored.length - TRAILER - 1) != wanted:
-                raise Tampering(f"record {anchored.seq} of the ledger is not the one in the anchor", hint=_HINT)
+                raise self._untrue(f"record {anchored.seq} is not where its anchor has it")
         walk = self._chain.walk(self._calls, fd, anchored.length, size, mac)
         if walk.rest and not is_torn(walk.rest):
-            raise Tampering(f"record {anchored.seq + walk.good + 1} of the ledger is not ours", hint=_HINT)
+            raise self._untrue(f"record {anchored.seq + walk.good + 1} is not ours")
         good = walk.offset - anchored.length
         beyond = self._calls.pread(fd, good, anchored.length) if good else b""
         head = Head(anchored.seq + walk.good, walk.mac.decode("ascii"), walk.offset)

@@ -1,4 +1,5 @@
-"""Two tables for other tools: what happened in runs (`events`), and each attempt of an agent (`execution_log`).
+"""Tables for other tools: what happened in runs (`events`), each attempt of an agent (`execution_log`), and all its
+attempts at one plan together (`delegations`), which `log` reads too.
 
 A projection of the ledger, like all tables here; Holdfast itself decides nothing from them.
 A row is found again by the number of its ledger entry, so projecting an entry twice writes it once.
@@ -23,6 +24,11 @@ CREATE TABLE IF NOT EXISTS execution_log(
   seq INTEGER NOT NULL, attempt INTEGER NOT NULL, at_ns INTEGER NOT NULL, plan_id TEXT NOT NULL, run_id TEXT NOT NULL,
   task_id TEXT NOT NULL, adapter_id TEXT NOT NULL, success INTEGER NOT NULL, output TEXT NOT NULL, error TEXT NOT NULL,
   duration_ms INTEGER NOT NULL, artifacts TEXT NOT NULL, PRIMARY KEY(seq, attempt)) WITHOUT ROWID;
+"""
+_DELEGATIONS = """
+CREATE TABLE IF NOT EXISTS delegations(
+  seq INTEGER PRIMARY KEY, id TEXT NOT NULL, at_ns INTEGER NOT NULL, plan_id TEXT NOT NULL, run_id TEXT NOT NULL,
+  task_id TEXT NOT NULL, adapter_id TEXT NOT NULL, good INTEGER NOT NULL, task TEXT NOT NULL, error TEXT NOT NULL);
 """
 _DAY_NS = 86_400 * 10**9
 
@@ -55,17 +61,35 @@ class AttemptRow(NamedTuple):
     artifacts: tuple[str, ...]
 
 
+class DelegationRow(NamedTuple):
+    """`good` was measured; `task` is what the agent was asked for, `error` why its last attempt was not good."""
+
+    seq: int
+    id: str
+    at_ns: int
+    plan_id: str
+    run_id: str
+    task_id: str
+    adapter_id: str
+    good: bool
+    task: str
+    error: str
+
+
 class LogTables(Tables):
     @dependable
     def exist(self) -> bool:
-        found = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name IN ('events', 'execution_log')")
-        return bool(found.fetchone() == (2,))
+        found = self._db.execute(
+            "SELECT count(*) FROM sqlite_master WHERE name IN ('events', 'execution_log', 'delegations')"
+        )
+        return bool(found.fetchone() == (3,))
 
     @dependable
     def prepare(self) -> None:
         """Also inside of a transaction, which `executescript` would end."""
         self._db.execute(_EVENTS)
         self._db.execute(_LOG)
+        self._db.execute(_DELEGATIONS)
 
     @dependable
     def save_event(self, row: EventRow) -> None:
@@ -76,6 +100,22 @@ class LogTables(Tables):
     def save_attempts(self, rows: Sequence[AttemptRow]) -> None:
         values = [(*row[:11], json.dumps(row.artifacts)) for row in rows]
         self._db.executemany("INSERT OR REPLACE INTO execution_log VALUES(?,?,?,?,?,?,?,?,?,?,?,?)", values)
+
+    @dependable
+    def save_delegation(self, row: DelegationRow) -> None:
+        self._db.execute("INSERT OR REPLACE INTO delegations VALUES(?,?,?,?,?,?,?,?,?,?)", row)
+
+    @dependable
+    def failed_delegations(self, *, limit: int, search: str = "") -> list[DelegationRow]:
+        """Newest first: those that led to nothing, by a part of their task, id or error."""
+        if not self.exist():
+            return []
+        found = self._db.execute(
+            "SELECT * FROM delegations WHERE NOT good AND instr(lower(task||' '||id||' '||error), lower(?)) > 0 "
+            "ORDER BY seq DESC LIMIT ?",
+            (search, limit),
+        )
+        return [DelegationRow(*row)._replace(good=False) for row in found]
 
     @dependable
     def run_that_landed(self, execution: str, at_ns: int) -> str:

@@ -52,7 +52,11 @@ _PATIENCE_S = 10.0
 _LONGEST_REASON = 2_000
 _LONGEST_SOURCE = 200
 _MOST_PATHS = 1_000
-_HINT = "Nothing was changed. See who wrote in .holdfast before you repair it."
+_HINT = (
+    "Nothing was changed. See who wrote in .holdfast first. Then put the file back as it was, from a backup; or move "
+    "it away together with .holdfast/holdfast.db, which is made again from the ledger: no patch is known then."
+)
+_LIST = "List them with: holdfast patches"
 
 
 class Move(NamedTuple):
@@ -157,7 +161,7 @@ class PatchHistory(Tables):
         self._look()
         found = self._moves("WHERE patch=? ORDER BY seq", patch)
         if not found:
-            raise UnknownId(f"there is no patch {patch}")
+            raise UnknownId(f"there is no patch {patch}", hint=_LIST)
         return tuple(move.standing for move in found)
 
     def text(self, patch: str) -> bytes:
@@ -227,13 +231,20 @@ class PatchHistory(Tables):
         last = self._last()
         seq, end = (last.seq, last.ends) if last is not None else (0, 0)
         if last is not None and self._calls.pread(fd, len(last.line), end - len(last.line)) != last.line:
-            raise Tampering(f".holdfast/{FILE} does not hold line {seq} as it was written", hint=_HINT)
+            line = self._first_edited(fd)
+            raise Tampering(f".holdfast/{FILE} does not hold line {line} as it was written", hint=_HINT)
         found = list(self._beyond(fd, seq, end))
         if found:
             self._calls.fdatasync(fd)
             self._project(found)
             return found[-1].seq, found[-1].ends
         return seq, end
+
+    def _first_edited(self, fd: int) -> int:
+        """Of the lines that the table knows, of which the last does not stand where it was written."""
+        moves = self._moves("ORDER BY seq")
+        stands = (self._calls.pread(fd, len(m.line), m.ends - len(m.line)) == m.line for m in moves)
+        return next(m.seq for m, there in zip(moves, stands, strict=True) if not there)
 
     def _beyond(self, fd: int, seq: int, end: int) -> Iterator[Move]:
         """The whole lines after that place, each legal after those before it (I1)."""
@@ -351,7 +362,7 @@ def _read(line: bytes) -> Move:
 
 def _known(standing: Standing | None, patch: str) -> Standing:
     if standing is None:
-        raise UnknownId(f"there is no patch {patch}")
+        raise UnknownId(f"there is no patch {patch}", hint=_LIST)
     return standing
 
 
