@@ -10,11 +10,14 @@ Invariants
   E5  Trouble with the database is told in our words, as DatabaseAway where waiting may help, and as Blocked where it
       does not: one that is full says so at once. What is done again after an outage must bear to be done twice.
   E6  A network that swallows everything is noticed by the kernel within half a minute, and not when TCP gives up.
+  E7  Text is text: it is asked for in UTF-8, whatever the environment or the URL says, and a database that would keep
+      any bytes as text (SQL_ASCII) is refused.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -43,6 +46,7 @@ _RESTARTING = "the database system is "
 _IDLE_IN_TRANSACTION_MS = 10_000
 _SQLITE_WAITS = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _POSTGRESQL_FULL = "53100"
+_NO_ENCODING = "SQL_ASCII"
 # After a failover the server that we reach may be the old one, or not be promoted yet.
 _POSTGRESQL_READ_ONLY = "25006"
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
@@ -210,10 +214,28 @@ def _postgresql(address: str) -> sa.Engine:
     if url.get_backend_name() != "postgresql":
         raise InvalidInput("only PostgreSQL can be shared by machines", hint=_FORM)
     options = f"-c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION_MS}"
-    return sa.create_engine(
+    engine = sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
         pool_size=_POOL, max_overflow=_POOL, pool_pre_ping=True,
         connect_args={
-            "connect_timeout": _CONNECT_SECONDS, "application_name": "holdfast", "options": options, **_KEEPALIVE,
+            "connect_timeout": _CONNECT_SECONDS, "application_name": "holdfast", "options": options,
+            "client_encoding": "utf-8", **_KEEPALIVE,
         },
     )  # fmt: skip
+    sa.event.listen(engine, "connect", _require_text)
+    return engine
+
+
+def _require_text(connection: DBAPIConnection, _: object) -> None:
+    """E7. Python's driver would hand out bytes where its own encoding is that one, too."""
+    info = connection.info
+    if info.parameter_status("server_encoding") != _NO_ENCODING:
+        return
+    # In the locale C, which every encoding goes with; the others may not.
+    words = ["createdb", "-E", "UTF8", "-T", "template0", "-l", "C"]
+    for option, value in (("-h", info.host), ("-p", str(info.port)), ("-U", info.user)):
+        words += [option, value] if value else []
+    raise Unsupported(
+        f"the database {info.dbname} has the encoding {_NO_ENCODING}: it would take any bytes for text",
+        hint=f"Make another one, and give its URL: {shlex.join([*words, f'{info.dbname}_utf8'])}",
+    )

@@ -1,8 +1,8 @@
 """The durable port on DBOS, as seen from a desk: list, start, signal, cancel, without running anything.
 
 This is the one file that imports dbos, and only when it is needed: that costs half a second. `durable_engine` and
-`durable_running` stand on it and run items. Only public calls are used, with two exceptions that make it safer
-(`_without_pickle`, `DbosEngine.stay_at_home`).
+`durable_running` stand on it and run items. Only public calls are used, with three exceptions that make it safer
+(`_without_pickle`, `_with_short_pauses`, `DbosEngine.stay_at_home`).
 
 How each pitfall of this engine is met (numbers as in docs/adr/0012-dbos.md)
    1 no failover       leases, tokens and `take_from_the_lost`. The late result of a worker that was given up is refused
@@ -24,6 +24,7 @@ How each pitfall of this engine is met (numbers as in docs/adr/0012-dbos.md)
                        the version pinned.
   14 unwritten ends    kept, and recorded by beginning the item again (N4 of `durable_engine`).
   15 away for ever     the client raises instead of waiting without an end; we wait (`durable_database.patiently`).
+  16 ever longer pauses  they are short, and end with the engine (`durable_pauses`).
 Nothing of ours is ever put on DBOS's internal queue, to which every process listens: a landing must stay at home. What
 was begun without a queue, and is gone on with, would be put there; `DbosEngine.stay_at_home` finds it another one.
 """
@@ -52,6 +53,8 @@ from holdfast.engine.durable import (
     StepFailed,
 )
 from holdfast.engine.durable_database import connect, exists, in_our_words, patiently, reachable
+from holdfast.engine.durable_pauses import PAUSES
+from holdfast.engine.durable_remarks import hush
 from holdfast.engine.leases import Leases
 from holdfast.errors import Blocked, HoldfastError, InvalidInput, UnknownId, Unsupported
 from holdfast.model.canonical import Json, canonical, whole_characters
@@ -94,7 +97,9 @@ def library() -> ModuleType:
     except ImportError as error:
         hint = "Install it with: pip install 'holdfast[run]'"
         raise Unsupported("the durable engine is not installed", hint=hint) from error
+    hush()
     _without_pickle()
+    _with_short_pauses()
     return dbos
 
 
@@ -111,6 +116,13 @@ def _without_pickle() -> None:
             raise TypeError("pickles are not read here")
 
     inner.DBOSDefaultSerializer = Refusing()
+
+
+def _with_short_pauses() -> None:
+    """Nothing of it can be configured, and what sleeps there can be woken by nobody."""
+    import dbos._sys_db as inner
+
+    inner.time = PAUSES  # type: ignore[assignment, attr-defined]
 
 
 @cache

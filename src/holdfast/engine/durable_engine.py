@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.engine.durable import ENGINE_VERSION, ITEM_ID, OPEN, Function, Item, Lease, Left, StepFailed
 from holdfast.engine.durable_database import MENDED, in_our_words, patiently
 from holdfast.engine.durable_dbos import WAIT, DbosDesk, failure_of, library, plain
+from holdfast.engine.durable_pauses import PAUSES
 from holdfast.engine.durable_remarks import REMARKS, Remarks
 from holdfast.errors import Blocked, DatabaseAway, InvalidInput
 from holdfast.model.canonical import Json
@@ -65,7 +66,7 @@ class DbosEngine(DbosDesk):
     def __init__(self, engine: sa.Engine, executor: str, remarks: Remarks, own: str = "") -> None:
         super().__init__(engine)
         self._executor, self.said, self._own = executor, remarks, own
-        self._stopping, self._lost = threading.Event(), threading.Event()
+        self._stopping, self._lost, self._over = threading.Event(), threading.Event(), threading.Event()
         self._runs: set[Run] = set()
         # Waits that this process has begun; each is a task of a loop, none a thread.
         self.waits: set[str] = set()
@@ -178,6 +179,7 @@ class DbosEngine(DbosDesk):
 
     def carry_out(self, id: str, function: Function, argument: Json) -> Json:
         """One run of an item; what has ended, and was begun again to be recorded, is not done again (N4)."""
+        PAUSES.end_with(self._over)
         # What was begun here is never taken away, so that nobody has to be asked for its token.
         here = id in self._at_once
         run = Run(self, id, 1 if here else self.leases.tokens([id]).get(id, 1), witnessed=here)
@@ -243,6 +245,10 @@ class DbosEngine(DbosDesk):
         self._refused, self._again = None, {}
         while named and time.monotonic() < deadline:
             named -= {item.id for item in self.wait(named, deadline - time.monotonic())}
+
+    def leave_the_rest(self) -> None:
+        """What still waits to record an end does so no longer: it is recorded by now, or the database is away."""
+        self._over.set()
 
     def settle_waits(self, queues: Collection[str], seconds: float) -> None:
         """A wait that was claimed and has not begun yet would be dropped by the loop that ends, with a complaint."""

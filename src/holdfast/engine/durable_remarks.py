@@ -1,4 +1,8 @@
-"""What the library under the engine says: kept, and read for why the end of an item was not recorded."""
+"""What the library under the engine says: kept, and read for why the end of an item was not recorded.
+
+None of it is for the screen of a person. A logger without any handler prints there what it is told, with a traceback,
+so that each of these always has one.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,9 @@ from collections import deque
 from holdfast.engine.durable_database import trouble
 
 REMARKS = 100
+_LIBRARY = "dbos"
+# What it stands on. Whoever listens to these still hears them.
+_BELOW = ("sqlalchemy", "psycopg")
 
 
 class Remarks(logging.Handler):
@@ -31,3 +38,17 @@ class Remarks(logging.Handler):
 
     def add(self, said: str) -> None:
         self.kept.append(said[:500])
+
+
+def speaks_to(handler: logging.Handler | None = None) -> None:
+    """The library speaks to this handler alone, and without one to nobody: threads of it outlive the engine."""
+    logger = logging.getLogger(_LIBRARY)
+    logger.handlers[:] = [handler or logging.NullHandler()]
+    logger.propagate = False
+
+
+def hush() -> None:
+    """As soon as the library is there, and before it could say anything."""
+    speaks_to()
+    for name in _BELOW:
+        logging.getLogger(name).addHandler(logging.NullHandler())

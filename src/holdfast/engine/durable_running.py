@@ -14,7 +14,6 @@ Invariants
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import re
 import threading
@@ -30,7 +29,7 @@ from holdfast.engine.durable import ENGINE_VERSION, Database, Function, Lease, Q
 from holdfast.engine.durable_database import connect, in_our_words, reachable
 from holdfast.engine.durable_dbos import APPLICATION, TOPIC, WAIT, library, serializer, waits_of
 from holdfast.engine.durable_engine import DbosEngine
-from holdfast.engine.durable_remarks import Remarks
+from holdfast.engine.durable_remarks import Remarks, speaks_to
 from holdfast.errors import Blocked, InvalidInput, Locked
 from holdfast.model.canonical import Json
 from holdfast.store.private import create_private
@@ -236,8 +235,7 @@ def _launch(engine: DbosEngine, pool: sa.Engine, functions: Registry, listens: C
             "notification_listener_polling_interval_sec": _SIGNALS_SECONDS,
         }
     )
-    logger = logging.getLogger("dbos")
-    logger.handlers[:] = [engine.said]
+    speaks_to(engine.said)
     for name, function in functions.items():
         _register(engine, name, function)
     _register_waits(engine)
@@ -271,9 +269,12 @@ def _register_waits(engine: DbosEngine) -> None:
 
 def _destroy(engine: DbosEngine, grace_s: float) -> None:
     engine.stop(grace_s)
-    engine.settle(_SETTLE_SECONDS)
+    try:
+        engine.settle(_SETTLE_SECONDS)
+    finally:
+        engine.leave_the_rest()
     library().DBOS.destroy(destroy_registry=True)
-    logging.getLogger("dbos").handlers.clear()
+    speaks_to()
 
 
 def _dispose(pool: sa.Engine) -> None:

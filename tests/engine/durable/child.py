@@ -5,6 +5,8 @@
     python child.py worker STATE URL EFFECTS NAME     runs what stands in line, until it is lost: prints "lost"
     python child.py hold   STATE URL EFFECTS -        a home that does nothing: prints "up"
     python child.py spawn  STATE URL EFFECTS -        a home whose one item starts a program that would run for an hour
+    python child.py ends   STATE URL EFFECTS FILE     a home whose items end once FILE is there; it waits for them, or
+                                                      until FILE.leave is there, and prints "closed"
 
 Each step writes one line, `item step pid token`, in one write, and gives its pid.
 """
@@ -52,6 +54,13 @@ def spawn(inside: Inside, argument: Json) -> Json:
     return inside.step("start", start)
 
 
+def end(inside: Inside, argument: Json) -> Json:
+    write(f"{inside.id} end {os.getpid()} {inside.token}")
+    while not os.path.exists(_last):
+        time.sleep(0.05)
+    return None
+
+
 def drive(count: int, each: int) -> None:
     database, queue = Database(_state, _url), (Queue("work", each=each),)
     here, elsewhere = (queue, ()) if _mode == "home" else ((), queue)
@@ -84,6 +93,15 @@ def main() -> None:
         with home(database, WORKSPACE, {"spawn": spawn}, (Queue("work"),)) as engine:
             engine.start(f"{WORKSPACE}/spawn", "spawn", None, "work")
             time.sleep(3600)
+    elif _mode == "ends":
+        with home(database, WORKSPACE, {"end": end}, (Queue("work", each=4),)) as engine:
+            open_items = set(ids(4))
+            engine.start_all("end", dict.fromkeys(ids(4)), "work")
+            while open_items and not os.path.exists(f"{_last}.leave"):
+                open_items -= {item.id for item in engine.wait(open_items, 0.2)}
+        print("closed", flush=True)
+        if open_items:
+            os._exit(0)  # as a worker does: no thread is waited for
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -23,12 +24,17 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
+def program(name: str) -> str | None:
+    """One of PostgreSQL's own; Debian keeps them beside the path."""
+    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    return shutil.which(name) or (str(binaries[-1] / name) if binaries else None)
+
+
 class Cluster:
     """Use `url(name)` for a database that is made when it is first asked for."""
 
     def __init__(self) -> None:
-        binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-        initdb = shutil.which("initdb") or (str(binaries[-1] / "initdb") if binaries else None)
+        initdb = program("initdb")
         if initdb is None:
             pytest.skip("PostgreSQL is not installed")
         self._bin = Path(initdb).parent
@@ -79,11 +85,13 @@ class Cluster:
     def _all(self, number: signal.Signals) -> None:
         path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         for pid in (self.process.pid, *map(int, path.read_text().split())):
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # the process of a connection that has just ended
+                os.kill(pid, number)
 
-    def url(self, name: str) -> str:
+    def url(self, name: str, encoding: str = "") -> str:
         assert name.isalnum()
-        self._execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+        other = f" TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'" if encoding else ""
+        self._execute(f"CREATE DATABASE {name}{other}")  # type: ignore[arg-type]
         return f"postgresql://app@127.0.0.1:{self.port}/{name}"
 
     def remove(self) -> None:
