@@ -2,88 +2,142 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.documents import execution_document
+from holdfast.cli.documents import execution_document, list_document, row_document
 from holdfast.cli.moments import for_people
 from holdfast.cli.opening import reading
-from holdfast.cli.papers import show_logs, show_logs_of_simulation, show_paper, show_simulation, tell_outcomes
+from holdfast.cli.papers import (
+    show_entry,
+    show_logs,
+    show_logs_of_simulation,
+    show_paper,
+    show_simulation,
+    tell_outcomes,
+)
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.summary import note_lines
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count, duration, state
 from holdfast.errors import InvalidInput, UnknownId
+from holdfast.model.check import subject
 from holdfast.model.path import printable
-from holdfast.model.saved_plan import step_from
+from holdfast.model.saved_plan import health_from, step_from, verify_from
 from holdfast.store.database import Row, Table
 from holdfast.wiring import Holdfast
 
+if TYPE_CHECKING:
+    from holdfast.cli.task_shown import TaskAsked
+    from holdfast.model.plan import HealthCheck, VerifyCheck
+
 _MOST_STEPS = 20
 _LOGS = "only simulations and executions have logs"
-_PAPERS: dict[str, Table] = {"s-": "simulations", "d-": "decisions", "a-": "approvals"}
+_PAPERS: dict[str, Table] = {"d-": "decisions", "a-": "approvals"}
+_WITH_LOGS = ("s-", "e-")
+_KINDS = {
+    "p-": "a plan", "d-": "a decision", "a-": "an approval", "x-": "a patch", "u-": "a run", "g-": "an agent's work",
+    "i-": "an intent", "f-": "a fix", "r-": "a refusal",
+}  # fmt: skip
 
 
 @verb(name="show")
 @click.argument("id")
 @click.option("--log", "logs", is_flag=True, help="Print what the checks said.")
-def command(face: Face, id: str, logs: bool) -> None:
-    """Show an execution, a plan, a simulation, a decision, an approval or a task of the newest run.
+@click.option("--transcript", is_flag=True, help="Print what agents were told, said and did for it.")
+@click.option("--all", "everything", is_flag=True, help="With --transcript: all of it, and what the model was asked.")
+def command(face: Face, id: str, logs: bool, transcript: bool, everything: bool) -> None:
+    """Show whatever has an ID: an execution, a plan, a simulation, a decision, an approval, a run, a task, the work of
+    an agent, a fix, a refusal, a patch or an intent.
 
-    A unique beginning of its ID is enough; a task may also be named by its number.
+    A unique beginning of its ID is enough; a task of the newest run may also be named by its number.
     """
+    if everything and not transcript:
+        raise InvalidInput("--all belongs to --transcript", hint=f"See: holdfast show {printable(id)} --transcript")
+    if logs and transcript:
+        raise InvalidInput("--log and --transcript are two questions", hint="Ask them one after the other.")
     with reading(face) as hf:
-        found = _resolved(face, hf, id)
-        if found is None:
-            return
-        if found.startswith("x-"):
-            raise InvalidInput(f"{found} is a patch", hint=f"See it with: holdfast patches show {found}")
-        if found.startswith("p-"):
-            if logs:
-                raise InvalidInput(f"{found} is a plan; {_LOGS}")
-            _show_plan(face.screen, found, hf.records.plan(found))
-            return
-        table = _PAPERS.get(found[:2])
-        if table == "simulations":
-            if logs:
-                show_logs_of_simulation(face.screen, hf, found)
-            else:
-                show_simulation(face.screen, hf, hf.records.paper(table, found))
-            return
-        if table is not None:
-            if logs:
-                raise InvalidInput(f"{found} is a {table[:-1]}; {_LOGS}")
-            show_paper(face.screen, table, hf.records.paper(table, found))
-            return
-        row, document = hf.show(found)
-        if logs:
-            _show_logs(face.screen, hf, row, document)
+        found, task = _resolved(hf, id)
+        if logs and (task is not None or found[:2] not in _WITH_LOGS):
+            raise InvalidInput(f"{found} is {_KINDS.get(found[:2], 'a task')}; {_LOGS}")
+        if transcript:
+            from holdfast.cli.transcript import show_transcript
+
+            show_transcript(face.screen, hf, found, id, _about(task), everything=everything)
+        elif task is not None:
+            from holdfast.cli.task_shown import show_task
+
+            show_task(face.screen, *task, _agents_work(hf, found))
         else:
-            _show_execution(face.screen, row, document or {"lineage": hf.lineage(row)}, kept=document is not None)
+            _show(face.screen, hf, found, logs=logs)
 
 
-def _resolved(face: Face, hf: Holdfast, id: str) -> str | None:
-    """None when it was a task, and has been shown."""
+def _resolved(hf: Holdfast, id: str) -> tuple[str, TaskAsked | None]:
+    """Its whole id; and the task, if it is one that the newest run knows."""
+    from holdfast.cli.task_shown import task_asked
+
     try:
-        return hf.resolve(id)
+        return hf.resolve(id), None
     except UnknownId:
-        from holdfast.cli.task_shown import show_task, task_asked
-
         asked = task_asked(hf, id)
-        if asked is None:
-            raise
-        show_task(face.screen, *asked)
-        return None
+        if asked is not None:
+            return asked[1].id, asked
+        return hf.named(id), None
 
 
-def _show_execution(screen: Screen, row: Row, document: Mapping[str, Any], *, kept: bool) -> None:
+def _about(task: TaskAsked | None) -> str:
+    return task[2].state if task is not None else "known"
+
+
+def _agents_work(hf: Holdfast, task: str) -> bool:
+    from holdfast.engine.tracing import delegations_about
+
+    return bool(delegations_about(hf.ledger, task))
+
+
+def _show(screen: Screen, hf: Holdfast, found: str, *, logs: bool) -> None:
+    match found[:2]:
+        case "p-":
+            _show_plan(screen, found, hf.records.plan(found))
+        case "s-" if logs:
+            show_logs_of_simulation(screen, hf, found)
+        case "s-":
+            show_simulation(screen, hf, hf.records.paper("simulations", found))
+        case "d-" | "a-" as kind:
+            show_paper(screen, _PAPERS[kind], hf.records.paper(_PAPERS[kind], found))
+        case "e-":
+            row, document = hf.show(found)
+            if logs:
+                _show_logs(screen, hf, row, document)
+            else:
+                kept = document is not None
+                _show_execution(screen, row, document or {"lineage": hf.lineage(row)}, _approvers(hf, row), kept=kept)
+        case "x-":
+            from holdfast.cli.patches import show_patch
+
+            show_patch(screen, hf, found)
+        case "u-":
+            from holdfast.cli.run_told import show_run
+
+            show_run(screen, hf.runs.standing(found))
+        case "g-":
+            from holdfast.cli.transcript import show_delegation
+
+            show_delegation(screen, hf, found)
+        case "i-":
+            _show_intent(screen, hf, found)
+        case _:
+            show_entry(screen, hf, found)
+
+
+def _show_execution(screen: Screen, row: Row, document: Mapping[str, Any], approvers: str, *, kept: bool) -> None:
     screen.answer(execution_document(row, document))
     screen.say(f"{row.id}  {state(row)}  {for_people(row.at_ns)}  {count(row.changes, 'change')}")
     screen.say(f"Intent    {shown(row.intent)}")
     screen.say(f"Plan      {row.plan_id}")
-    screen.say(f"Approved  by {_approvers(row)}")
+    screen.say(f"Approved  by {approvers}")
     for key, word in (("undoes", "Undoes"), ("revives", "Revives")):
         names = row.summary.get(key)
         if isinstance(names, list) and names:
@@ -96,18 +150,23 @@ def _show_execution(screen: Screen, row: Row, document: Mapping[str, Any], *, ke
     else:
         _show_details(screen, document)
     if row.undoable:
-        screen.say(f"Undo with: holdfast undo {row.id}")
+        screen.say(screen.way(f"Undo with: holdfast undo {row.id}"))
 
 
-def _approvers(row: Row) -> str:
-    """Only what the gates let through names its decision; without anybody's yes, that one allowed it."""
-    nobody = "nobody; policy allowed it" if row.summary.get("decision") else "nobody"
-    return printable(str(row.summary.get("approved_by") or nobody))
+def _approvers(hf: Holdfast, row: Row) -> str:
+    if said := row.summary.get("approved_by"):
+        return printable(str(said))
+    decision = str(row.summary.get("decision") or "")
+    try:
+        allowed = bool(decision) and hf.records.paper("decisions", decision).document["verdict"] == "ALLOW"
+    except UnknownId:
+        allowed = False
+    return "nobody; policy allowed it" if allowed else "nobody"
 
 
 def _show_details(screen: Screen, document: Mapping[str, Any]) -> None:
     for step in document["steps"][:_MOST_STEPS]:
-        mark = "✓" if step["success"] else "✗"
+        mark = "✓" if step["success"] else "✗" if step.get("started_ns", 0) is not None else "-"
         overtaken = f" (overtaken by {step['superseded_by']})" if step.get("superseded_by") else ""
         change = f"{shown(step['actual_state_change'])}{overtaken}"
         screen.say(f"  {mark} {step['operation']} {printable(step['target'])}  {change}")
@@ -128,13 +187,40 @@ def _show_logs(screen: Screen, hf: Holdfast, row: Row, document: Mapping[str, An
 def _show_plan(screen: Screen, id: str, document: Mapping[str, Any]) -> None:
     screen.answer({**document, "kind": "plan", "id": id, "status": "known"})
     screen.say(f"{id}  risk {document['risk_proposed']}  {count(len(document['steps']), 'step')}")
-    screen.say(f"Intent    {shown(document['intent'])}")
+    for name, word in (("intent", "Intent"), ("objective", "Objective"), ("rationale", "Rationale")):
+        for number, line in enumerate(str(document.get(name) or "").splitlines()):
+            screen.say(f"{word if not number else '':<10} {shown(line)}".rstrip())
     for step in document["steps"][:_MOST_STEPS]:
         screen.say(f"  {step['action']} {shown(_target(step))}")
     if len(document["steps"]) > _MOST_STEPS:
         screen.say(f"  and {len(document['steps']) - _MOST_STEPS:,} more")
     for line in note_lines(document.get("notes", ()), _MOST_STEPS):
         screen.say(line)
+    for word, lines in _safety(document):
+        for number, line in enumerate(lines):
+            screen.say(f"{word if not number else '':<10} {line}")
+
+
+def _safety(document: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """How it is verified, watched and taken back; what is not there is said to be missing."""
+    verified = [_check(row, verify_from) for row in document.get("verification_plan", ())]
+    verified += [f"“{shown(text)}”" for text in document.get("verification_in_words", ())]
+    if why := document.get("unverified_because"):
+        verified.append(f"not at all, because: {shown(why)}")
+    yield "Verified", verified or ["only by what the configuration asks for"]
+    health = [_check(row, health_from) for row in document.get("health_checks", ())]
+    health += [f"“{shown(text)}”" for text in document.get("health_in_words", ())]
+    yield "Health", health or ["nothing is asked afterwards"]
+    yield "On failure", [shown(str(document.get("on_failure", "rollback")))]
+    yield "Way back", [shown(str(document.get("rollback_plan", "")))]
+
+
+def _check(row: Mapping[str, Any], read: Callable[[Mapping[str, Any]], VerifyCheck | HealthCheck]) -> str:
+    """A check that another release described is shown by its kind."""
+    try:
+        return subject(read(row))
+    except (KeyError, TypeError, AttributeError):
+        return shown(str(row.get("kind", "a check")))
 
 
 def _target(step: Mapping[str, Any]) -> str:
@@ -146,3 +232,14 @@ def _target(step: Mapping[str, Any]) -> str:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         found = str(step.get("path", ""))
     return f"{found} → {step['to']}" if "to" in step else found
+
+
+def _show_intent(screen: Screen, hf: Holdfast, id: str) -> None:
+    """What was carried out under it, newest first."""
+    from holdfast.model.execution import intent_id
+
+    rows = [row for row in hf.records.executions() if intent_id(row.intent) == id]
+    screen.answer({**list_document([row_document(row) for row in rows]), "id": id})
+    screen.say(f"{id}  {shown(rows[0].intent.strip().partition(chr(10))[0]) if rows else ''}".rstrip())
+    for row in rows:
+        screen.say(f"  {row.id}  {state(row)}  {for_people(row.at_ns)}  {count(row.changes, 'change')}")
