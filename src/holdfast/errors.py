@@ -156,15 +156,17 @@ class AgentFailed(HoldfastError):
     """`ill`: the agent, its model or its key failed, and not its work: another agent may do it.
 
     `pause_ms`: it was not asked at all, and may be in so long; 0 where it was asked.
+    `outage`: the provider of its model served nothing until the deadline; why.
     """
 
     code = "agent_failed"
     exit_status = 11
 
-    def __init__(self, message: str, *, hint: str = "", ill: bool = False, pause_ms: int = 0) -> None:
+    def __init__(self, message: str, *, hint: str = "", ill: bool = False, pause_ms: int = 0, outage: str = "") -> None:
         super().__init__(message, hint=hint)
         self.ill = ill
         self.pause_ms = pause_ms
+        self.outage = outage
 
 
 class Tampering(HoldfastError):

@@ -274,5 +274,6 @@ def test_in_a_run_the_task_waits_for_a_person(tmp_path: Path) -> None:
     assert (ground / "app.py").read_bytes() == FIXED
     simulated, verified = ground.hf.kept(asked.simulation)
     ground.hf.approve(ground.hf.evaluate(simulated, verified), by=ME)
-    assert isinstance(lane_of(ground).land(order._replace(turn=2, simulation=asked.simulation)), Landed)
+    seen = order._replace(turn=2, simulation=asked.simulation, cleared_by=ME)
+    assert isinstance(lane_of(ground).land(seen), Landed)
     ground.hf.close()

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from engine.papers import edit_tables
 from guarded import ME, Ground, guard, in_child, put
 from holdfast.disk.calls import Calls
-from holdfast.errors import Blocked, HoldfastError, Tampering
+from holdfast.errors import Blocked, HoldfastError, NeedsHuman, Tampering
 from holdfast.model.execution import intent_id
+from holdfast.model.plan import CommandCheck
 from holdfast.store.anchor import anchor_path
 from holdfast.store.keys import key_path
 from holdfast.testing import FaultyCalls, KillAt
@@ -117,7 +119,10 @@ def test_nothing_but_looking_goes_on(tmp_path: Path, broken: Breaking) -> None:
 
 @pytest.mark.parametrize("broken", _BREAKS)
 def test_an_accepted_break_is_recorded_and_what_is_kept_can_be_undone(tmp_path: Path, broken: Breaking) -> None:
-    """The break is in the ledger, which is whole again; the old file is kept, and both changes can be undone."""
+    """The break is in the ledger, which is whole again; the old file is kept, and both changes can be undone.
+
+    No row is called edited, whichever entry it is from now; one that is edited afterwards is.
+    """
     ground, one, two = _prepared(tmp_path)
     broken(ground)
     ground = ground.reopened()
@@ -130,11 +135,30 @@ def test_an_accepted_break_is_recorded_and_what_is_kept_can_be_undone(tmp_path: 
     assert (ground.state / f"ledger.{found.id}.jsonl").exists() == (broken is not _gone)
     assert {row.id for row in ground.hf.log()} == {one, two}
     assert ground.statuses() == ground.ledger_statuses()
+    assert ground.hf.rows_unlike_the_ledger() == []
+    assert edit_tables(ground, "UPDATE executions SET at_ns=at_ns+1 WHERE id=:id", id=two) == 1
+    assert ground.hf.rows_unlike_the_ledger() == [f"executions {two}"]
+    assert edit_tables(ground, "UPDATE executions SET at_ns=at_ns-1 WHERE id=:id", id=two) == 1
     ground.hf.undo(one, approved_by=ME)
     ground.hf.undo(two, approved_by=ME)
     assert (ground / "a").read_bytes() == (ground / "b").read_bytes() == b"0"
     ground.apply(put("a", b"3"))
     assert ground.hf.find_break() is None
+
+
+def test_an_end_whose_beginning_is_lost_is_called_edited_by_nobody(tmp_path: Path) -> None:
+    """That a change waits for a person is one entry, how it ended another: the second alone is proven after a break."""
+    ground = guard(tmp_path / "workspace", {"a": b"0"})
+    with pytest.raises(NeedsHuman):
+        ground.apply(put("a", b"1"), health=(CommandCheck(("sh", "-c", "echo mine > a; exit 1"), 2000),))
+    ground.hf.recover(accept=True)
+    _edited(ground)
+    ground = ground.reopened()
+    found = ground.hf.find_break()
+    assert found is not None
+    ground.hf.accept_break(found.id)
+    assert ground.statuses() == ground.ledger_statuses() == ["FAILED"]
+    assert ground.reopened().hf.rows_unlike_the_ledger() == []
 
 
 def test_only_the_break_that_was_shown_is_accepted(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -27,8 +28,9 @@ from delegated import (
     project,
 )
 from guarded import ME, Ground, contents, put
-from holdfast.agents.protocol import Bench
+from holdfast.agents.protocol import Bench, Health
 from holdfast.engine.checking import ShadowKind
+from holdfast.engine.transcript import work_in
 from holdfast.errors import (
     AgentFailed,
     ApprovalNeeded,
@@ -180,6 +182,60 @@ def test_a_lie_stands_beside_what_was_measured(ground: Ground) -> None:
     assert attempt["measured"]["ending"] == "finished"
 
 
+class Sick(Returning):
+    """Says of itself that it cannot work."""
+
+    def health(self) -> Health:
+        return Health(installed=True, usable=False, why_not="sick")
+
+
+class Broken(Returning):
+    """An adapter that is itself in error, where `where` says."""
+
+    def __init__(self, where: str, does: Callable[[], Any]) -> None:
+        super().__init__(name="broken")
+        setattr(self, where, lambda *_: does())
+
+
+def nought() -> Any:
+    return 1 // 0
+
+
+def test_an_agent_that_says_it_cannot_work_is_not_asked_to(ground: Ground) -> None:
+    """Its health is asked before anything is started, and its reason is told."""
+    agent = Sick(Result("returning", "api", "finished", Claim()))
+    error = refused(ground, agent)
+    assert isinstance(error, InvalidInput) and "the agent returning cannot be used: sick" in error.message
+    assert agent.requests == [] and delegations(ground) == []
+
+
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        (nought, "it raised ZeroDivisionError: "),
+        (lambda: None, "its work returned NoneType"),
+        (lambda: Result("broken", "api", "finished", None), "its work returned Result"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_adapter_in_error_is_an_agent_that_failed(ground: Ground, does: Callable[[], Any], told: str) -> None:
+    """What it raises, and what is no result, is told with its name, tried again, and recorded like any failed work."""
+    error = refused(ground, Broken("work", does), Given(attempts=2))
+    assert isinstance(error, AgentFailed) and error.exit_status == 11 and error.ill
+    assert "broken did not do the task" in error.message and told in error.message
+    (entry,) = delegations(ground)
+    assert (entry["good"], len(entry["attempts"])) == (False, 2)
+    assert told in entry["attempts"][0]["measured"]["detail"]
+
+
+@pytest.mark.parametrize("where", ["health", "validate"])
+@pytest.mark.parametrize("does", [nought, lambda: 7])
+def test_an_adapter_that_cannot_be_asked_failed(ground: Ground, where: str, does: Callable[[], Any]) -> None:
+    """An error in its own health or validation has its name too, and nothing was started."""
+    error = refused(ground, Broken(where, does))
+    assert isinstance(error, AgentFailed) and "broken cannot be asked whether it can work" in error.message
+    assert delegations(ground) == []
+
+
 def test_earlier_steps_are_not_the_work_of_an_agent(ground: Ground) -> None:
     """A plan that writes a file itself does not make an idle agent look busy."""
     error = refused(ground, ScriptedAgent(Say("Done.")), before=(put("note.txt", b"x\n"),))
@@ -230,9 +286,36 @@ def test_time_is_a_limit(ground: Ground) -> None:
 @pytest.mark.long
 def test_the_time_is_for_all_attempts_together(ground: Ground) -> None:
     """Each attempt gets what those before it left: of nine that take a quarter of it, four at most begin."""
-    error = refused(ground, ScriptedAgent(Hang(1.5), Say("no")), Given(within_ms=6_000, attempts=9))
+    later = {number: (Hang(1.5), WriteFile("notes.txt", f"try {number}\n")) for number in range(2, 10)}
+    error = refused(ground, ScriptedAgent(Hang(1.5), Say("no"), later=later), Given(within_ms=6_000, attempts=9))
     assert isinstance(error, LimitReached)
     assert 2 <= len(delegations(ground)[0]["attempts"]) <= 4
+
+
+IGNORED = "does not land, since git ignores it or it is a cache: cache"
+
+
+def test_that_git_ignores_what_was_made_is_told(repository: Ground) -> None:
+    """To the agent and to whoever asked, with the key that keeps it; beside every other reason."""
+    made = WriteFile("cache/out.txt", "x")
+    error = refused(repository, ScriptedAgent(made))
+    assert "Nothing was changed in the files." in error.message and IGNORED in error.message
+    assert "named by keep under [workspace]" in error.message
+    error = refused(repository, ScriptedAgent(made), Given(expected=("cache/out.txt", "docs/why.md")))
+    for reason in (
+        "Nothing was changed in the files.",
+        "expected and are not there: cache/out.txt, docs/why.md",
+        IGNORED,
+    ):
+        assert reason in error.message
+        assert reason in delegations(repository)[-1]["attempts"][0]["evidence"]
+    error = refused(repository, ScriptedAgent(MEND, made), Given(expected=("cache/out.txt",)))
+    assert IGNORED in error.message and "Nothing was changed" not in error.message
+    error = refused(repository, ScriptedAgent(MEND, made), Given(expected=("docs/why.md",)))
+    assert "git ignores" not in error.message
+    configured('[workspace]\nkeep = ["cache/out.txt"]\n')
+    simulated = give(repository, ScriptedAgent(MEND, made), Given(expected=("cache/out.txt",)))
+    assert "cache/out.txt" in simulated.change_set.paths
 
 
 def test_output_is_a_limit(ground: Ground) -> None:
@@ -514,6 +597,38 @@ def test_what_a_task_spends_is_counted_by_us(plain: Ground, key: str) -> None:
     talk = Blobs(plain.hf.site.state).get(entry["asked"]).decode()
     assert talk.count("forty-two") == 2
     assert key not in talk and not any(key.encode() in data for data in kept_bytes(plain))
+
+
+def test_a_transcript_tells_what_the_model_was_asked(plain: Ground, key: str) -> None:
+    """Each request stands between what the agent was told and what it said, with its tokens; the words of request and
+    answer come only where all of it is asked for, and the key never."""
+    with ScriptedModel(Say("forty-two")) as model:
+        configured(asking_agent(model.url, times=2))
+        plain.hf.simulate(plan_for("mine"))
+    (entry,) = (entry for entry in plain.hf.ledger.entries() if entry.kind == "delegation")
+    (one,) = work_in(plain.hf.site.state, entry).rounds
+    assert [row.kind for row in one.rows] == ["told", "model", "model", "said"]
+    moments = [row.at_ns for row in one.rows]
+    assert moments == sorted(moments) and moments[0] > 0
+    assert re.match(r"scripted was asked: [1-9]\d* tokens, [1-9]\d* answered in \d", one.rows[1].text), one.rows[1]
+    assert "forty-two" not in str(one)
+    (whole,) = work_in(plain.hf.site.state, entry, everything=True).rounds
+    assert "task xxxx" in dict(whole.rows[1].more)["asked"] and "forty-two" in dict(whole.rows[1].more)["answered"]
+    assert key not in str(whole)
+
+
+def test_a_transcript_of_an_earlier_release_is_read(plain: Ground) -> None:
+    """Without moments, with plain output between the rows: all of it is shown, and nothing twice."""
+    ground, blobs = plain, Blobs(plain.hf.site.state)
+    refused(ground, ScriptedAgent(Say("words")))
+    (entry,) = (entry for entry in ground.hf.ledger.entries() if entry.kind == "delegation")
+    old = b'{"text": "hello", "kind": "said"}\nhello\nplain \xff output\n{"broken'
+    (attempt,) = entry.body["attempts"]  # type: ignore[misc]
+    body = {**entry.body, "attempts": [{**attempt, "transcript": blobs.put(old)}]}  # type: ignore[dict-item]
+    (one,) = work_in(ground.hf.site.state, entry._replace(body=body)).rounds
+    assert [(row.at_ns, row.kind, row.text) for row in one.rows] == [
+        (0, "said", "hello"), (0, "printed", "plain \ufffd output"), (0, "printed", '{"broken'),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("limit", ["turns = 2", "tokens = 300"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,12 +28,12 @@ from driven_run import (
 )
 from guarded import Ground, at_most, guard, put
 from holdfast.engine.job import job_of
-from holdfast.engine.orders import land_order_from, order_from, packed, plan_of
+from holdfast.engine.orders import Unworked, land_order_from, order_from, packed, plan_of
 from holdfast.errors import Blocked
 from holdfast.model.agent import Escalated, Usage
 from holdfast.model.configuration import Budget
 from holdfast.model.fix import CATEGORIES, Category
-from holdfast.model.run import AgentSeen, RunFinished, RunOptions, TaskCompleted, TaskFailed, TaskMoved
+from holdfast.model.run import AgentSeen, Heartbeat, RunFinished, RunOptions, TaskCompleted, TaskFailed, TaskMoved
 from holdfast.store.database import Paper
 from holdfast.testing import HandEngine
 
@@ -861,17 +862,75 @@ def test_the_end_of_a_run_counts_what_landed(ground: Ground) -> None:
     assert ended.landed == 3
 
 
+def test_each_beat_counts_what_landed(ground: Ground) -> None:
+    """A beat says how many tasks were completed by then."""
+    sitting = Sitting(ground, THREE)
+    sitting.drive()
+    told, wanted = list[int](), list[int]()
+    for place, event in enumerate(sitting.events):
+        if isinstance(event, Heartbeat):
+            told.append(event.landed)
+            wanted.append(sum(isinstance(before, TaskCompleted) for before in sitting.events[:place]))
+    assert told == wanted and max(told) > 0
+
+
+# ── parts ──
+
+
+def test_a_task_done_in_parts_landed_the_files_of_all_parts(ground: Ground) -> None:
+    """The record counts them, and so does what is told when it is done."""
+    roadmap = "# R\n\n- [ ] One\n  - [ ] a\n  - [ ] b\n"
+    sitting = Sitting(ground, roadmap, options=RunOptions(attempts=9))
+    slow = unworked("time-out")
+    sitting.drive({"One": [slow, slow, worked(), landed("e-1"), worked(), landed("e-2")._replace(files=2)]})
+    record = sitting.record("One")
+    assert (record.state, record.execution, record.files) == ("COMPLETED", "e-2", 3)
+    assert [event.files for event in sitting.events if isinstance(event, TaskCompleted)] == [3]
+
+
+# ── what a person should hear of ──
+
+
+def lying(**more: Any) -> Unworked:
+    """Both rounds finished, and passed nothing."""
+    return unworked()._replace(**{"agent": "hand", "rounds": 2, "unpassed": 2, **more})
+
+
+@pytest.mark.parametrize(
+    ("endings", "told"),
+    [
+        pytest.param([lying(), lying(), lying()], "4 times", id="over attempts, once"),
+        pytest.param([lying(), lying(unpassed=1), lying(unpassed=1, rounds=1)], "", id="broken by another end"),
+        pytest.param([lying(), lying(agent="other"), lying(agent="hand")], "", id="of another agent"),
+    ],
+)
+def test_work_that_never_passes_is_told_to_a_person(ground: Ground, endings: list[Unworked], told: str) -> None:
+    """Rounds in a row that finished and did not pass add up over the attempts of a run; what they come to is told once,
+    and logged."""
+    sitting = Sitting(ground, "# R\n\n- [ ] One\n", options=RunOptions(attempts=4, on_failure="stop"))
+    sitting.drive({"One": endings})
+    seen = [event.happening for event in sitting.events if isinstance(event, AgentSeen)]
+    words = [happening.text for happening in seen if isinstance(happening, Escalated)]
+    log = ground / ".holdfast/logs/resilience.jsonl"
+    logged = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    assert len(words) == len(logged) == bool(told)
+    if told:
+        assert told in words[0] and (logged[0]["kind"], logged[0]["times"]) == ("acceptance_failed", 4)
+
+
 # ── groups ──
 
 SECTION = "# R\n\n## Part\n\n- [ ] One\n- [ ] Two\n"
 
 
 def test_tasks_of_a_group_are_completed_by_what_their_order_asked_for(ground: Ground) -> None:
-    """One order, one landing, two tasks with the same execution and the same agent."""
+    """One order, one landing, two tasks with the same execution and the same agent; each is told."""
     sitting = Sitting(ground, SECTION, options=RunOptions(group="section"))
     sitting.drive({"One and 1 more": [worked(), landed("e-5")._replace(together=(sitting.record("Two").task,))]})
     assert sitting.record("Two").agent == sitting.record("One").agent != ""
     assert {sitting.record(title).execution for title in ("One", "Two")} == {"e-5"}
+    told = [event.task for event in sitting.events if isinstance(event, TaskCompleted)]
+    assert told == [sitting.record(title).task for title in ("One", "Two")]
     order = order_from(sitting.engine.argument(sitting.works()[0]))  # type: ignore[arg-type]
     assert order.together == (sitting.record("Two").task,) and "Two" in order.words
     landing = land_order_from(sitting.engine.argument(sitting.landings()[0]))  # type: ignore[arg-type]
@@ -901,6 +960,22 @@ def test_the_task_that_an_order_is_named_by_may_be_the_one_left_open(ground: Gro
     assert ended.state == "FINISHED" and sitting.states() == {"One": "COMPLETED", "Two": "COMPLETED"}
     assert (len(sitting.works()), sitting.record("One").execution) == (2, "e-9")
     assert sitting.record("Two").execution not in ("", "e-9")
+
+
+@pytest.mark.parametrize(("attempts", "together"), [(1, 1), (2, 1), (3, 2), (5, 2)])
+def test_a_group_that_keeps_failing_is_begun_again_one_by_one(ground: Ground, attempts: int, together: int) -> None:
+    """Twice it is tried, and not with the last attempt. Whichever of its tasks was at fault, the first goes on alone,
+    and fails for good, and the others are tried."""
+    roadmap = "# R\n\n## Part\n\n- [ ] One\n- [ ] Two\n- [ ] Three\n"
+    sitting = Sitting(ground, roadmap, options=RunOptions(group="section", attempts=attempts))
+    slow = [unworked("unknown", evidence=word) for word in ("no", "nor", "never", "not", "none")]
+    ended = sitting.drive({"One and 2 more": slow[:together], "One": slow[together:], "Two and 1 more": []})
+    orders = [order_from(sitting.engine.argument(id)) for id in sitting.works()]  # type: ignore[arg-type]
+    first = [order.intent for order in orders if order.intent.startswith("One")]
+    assert first == ["One and 2 more"] * together + ["One"] * (sitting.record("One").attempt - together)
+    assert [order.intent for order in orders if order.intent not in first] == ["Two and 1 more", "Three"]
+    assert ended.state == "FINISHED"
+    assert sitting.states() == {"One": "FAILED", "Two": "COMPLETED", "Three": "COMPLETED"}
 
 
 def test_a_run_is_interrupted_after_a_part_of_a_group_landed(ground: Ground) -> None:

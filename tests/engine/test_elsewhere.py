@@ -59,7 +59,7 @@ def test_they_are_told_of_a_rollback_too(tmp_path: Path) -> None:
 
 
 def test_a_path_that_a_step_only_read_may_change(tmp_path: Path) -> None:
-    """The step was done, and does not match what stands now; the execution succeeds and names the path."""
+    """The step was done, and tells what stands now, which it does not match; the execution succeeds, names the path."""
     calls = Interloper()
     ground = guard(tmp_path / "workspace", _FILES, calls)
     calls.arm("exchange", lambda: (ground / "z").write_bytes(b"another"))
@@ -67,6 +67,7 @@ def test_a_path_that_a_step_only_read_may_change(tmp_path: Path) -> None:
     assert done.status == "COMPLETED"
     assert [(step.success, step.expected_vs_actual_match) for step in done.steps] == [(True, False), (True, True)]
     assert done.steps[0].error_message == "z was changed meanwhile"
+    assert (done.steps[0].size, done.steps[0].actual_state_change) == (7, "none: file, 7 bytes, mode 0644")
     assert [item.path for item in done.divergence] == ["z"]
 
 
@@ -92,3 +93,16 @@ def test_a_large_tree_is_not_looked_at_and_that_is_told(tmp_path: Path, most: in
         assert looked.image("a") == Image("file", 0o644, 0, 0, 1, "a")
     else:
         assert ([item.path for item in looked.elsewhere], looked.not_looked_at) == (["z"], "")
+
+
+def test_why_it_was_not_looked_at_is_recorded(tmp_path: Path) -> None:
+    """An execution that cannot know what others changed succeeds, and says why in its result and in its record."""
+    ground = guard(tmp_path / "workspace", _FILES)
+    ready = ground.ready(ground.plan(put("a", b"new")))
+    (ground.state / "index").unlink()
+    done = ready.execute()
+    assert (done.status, done.divergence) == ("COMPLETED", ())
+    assert done.not_looked_at == "it was not looked at before, so there is nothing to compare it with"
+    _, document = ground.hf.show(done.id)
+    assert document is not None
+    assert document["divergence_not_looked_at"] == done.not_looked_at

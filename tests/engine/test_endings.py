@@ -15,7 +15,8 @@ from guarded import ME, Ground, Interloper, guard, in_child, put
 from holdfast.cli.documents import execution_document
 from holdfast.engine.recovered import HEADER
 from holdfast.errors import HoldfastError, NeedsHuman
-from holdfast.model.plan import Call, CommandCheck, Launch, Plan, Service
+from holdfast.model.execution import TAKEN_BACK, TAKEN_BACK_IN_PART
+from holdfast.model.plan import Call, CommandCheck, HealthCheck, Launch, Plan, Service
 from holdfast.store.documents import packed
 from holdfast.testing import At, FaultyCalls, KillAt
 from holdfast.workspace.transaction import Transaction
@@ -228,6 +229,10 @@ def test_every_ending_is_recorded_whole(tmp_path: Path, name: str) -> None:
     # What nobody lived to tell is not said to be nothing.
     assert bool(shown["divergence_not_looked_at"]) is (name in ("killed", "killed after the commit"))
     assert shown["undoable"] is (ending.state in ("COMPLETED", "PARTIAL"))
+    # Checks come before the gates; whatever ended later names the decision that it ended under.
+    assert bool(shown["decision_id"]) is (name != "check failed")
+    # Proven is what went back, and never what landed.
+    assert not (shown["undoable"] and shown["paths_proven"])
     assert ground.hf.audit().ok
 
 
@@ -305,6 +310,23 @@ def test_what_recovery_leaves_to_a_person_can_be_looked_at(tmp_path: Path, made:
     assert [item["path"] for item in shown["divergence"]] == ["b"]
     assert [moment["status"] for moment in shown["history"]].count("FAILED") == 1
     assert ground.ledger_statuses() == ["FAILED"]
+
+
+@pytest.mark.parametrize("accept", [True, False])
+def test_recovery_says_that_it_rolled_back_only_where_it_did(tmp_path: Path, accept: bool) -> None:
+    """With a file left to others the reason says so, also when that is accepted; put right, all was rolled back."""
+    ground = _edited_after_a_crash(tmp_path / "workspace")
+    _refused(ground.hf.recover, NeedsHuman)
+    (row,) = ground.hf.log()
+    assert row.summary["errors"] == [TAKEN_BACK_IN_PART]
+    if not accept:
+        _put_back(ground)
+    ground.hf.recover(accept=accept)
+    (row,) = ground.hf.log()
+    assert row.status == ("FAILED" if accept else "ROLLED_BACK")
+    errors = row.summary["errors"]
+    assert isinstance(errors, list) and errors[0] == (TAKEN_BACK_IN_PART if accept else TAKEN_BACK)
+    assert [str(error).partition(" ")[0] for error in errors[1:]] == ["b"] * accept
 
 
 def test_recovery_records_what_it_took_back_and_what_nobody_saw(tmp_path: Path) -> None:
@@ -399,16 +421,21 @@ def test_a_killed_one_tells_how_far_it_came(tmp_path: Path, point: str, between:
     assert len(set(times[3:])) == 1
 
 
-def test_steps_outlast_a_record_that_was_broken_off(tmp_path: Path) -> None:
-    """Killed between the entry of a change that was rolled back and its row: its steps are known all the same."""
+@pytest.mark.parametrize("point", ["in-ledger", "in-tables", "put-away"])
+@pytest.mark.parametrize(("health", "status"), [((_UNWELL,), "ROLLED_BACK"), ((), "SUCCESS")])
+def test_steps_outlast_a_record_that_was_broken_off(
+    tmp_path: Path, health: tuple[HealthCheck, ...], status: str, point: str
+) -> None:
+    """Killed between the entry of a change, its row and its folder: its steps are known all the same."""
     ground = guard(tmp_path, _FILES)
 
     def die() -> None:
-        again = Ground(tmp_path, FaultyCalls(KillAt("put-away")))
-        again.ready(again.plan(*_STEPS, health=(_UNWELL,))).execute()
+        again = Ground(tmp_path, FaultyCalls(KillAt(point)))
+        again.ready(again.plan(*_STEPS, health=health)).execute()
 
     assert in_child(die) == -9
     ground.hf.recover()
     _, document = ground.hf.show(ground.hf.log()[0].id)
     assert document is not None
-    assert (document["status"], document["steps_executed"]) == ("ROLLED_BACK", len(_STEPS))
+    assert (document["status"], document["steps_executed"]) == (status, len(_STEPS))
+    assert document["snapshot_after"]

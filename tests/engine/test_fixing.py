@@ -11,8 +11,9 @@ import pytest
 
 from delegated import APP, FILES, FIXED, TEST, project
 from guarded import ME, Ground, contents
-from holdfast.engine.fixing import Fix, Passing, find_broken
+from holdfast.engine.fixing import Fix, Passing, find_broken, past_fixes
 from holdfast.errors import AgentFailed, Blocked, InvalidInput, VerificationFailed
+from holdfast.model.fix import totals
 from holdfast.model.patch import Patch
 from holdfast.model.patch_text import parse
 from holdfast.testing import ScriptedAgent
@@ -164,6 +165,58 @@ def test_a_new_test_is_tried_without_the_fix(tmp_path: Path, test: str, fails: s
     assert fix.record.fails_without_fix == fails
     assert fix.record.regression_test == ("tests/test_new.py" if kept else "")
     assert bool(fix.record.why_no_test) is not kept
+
+
+SUM = b"def add(a, b):\n    return a - b\n"
+ADDS = """\
+import unittest
+from calc import add
+
+class Test{name}(unittest.TestCase):
+    def test_it(self):
+        self.assertEqual(add({given}), {total})
+"""
+NEW, EASY = (ADDS.format(name="New", given=given, total=total) for given, total in (("1, 2", 3), ("1, 0", 1)))
+OLD = ADDS.format(name="Old", given="2, 2", total=4).encode()
+PACKAGE = {"calc.py": SUM, "setup.cfg": b"", "tests/__init__.py": b""}
+# A check of which all that is known is that it fails with an AssertionError: it is classed as a test, and is none.
+ASSERTED = {
+    "holdfast.toml": b'[checks]\nrun = [["/usr/bin/python3", "-c", "import calc; assert calc.add(1, 2) == 3"]]\n'
+}
+ADDED = EditFile("calc.py", "a - b", "a + b")
+NAMED = "tests.test_old.TestOld.test_it"
+
+
+@pytest.mark.parametrize(
+    ("files", "test", "told"),
+    [
+        pytest.param(ASSERTED, NEW, ("tests/test_new.py", "", "yes"), id="a command, and a new test"),
+        pytest.param(ASSERTED, EASY, ("", "tests/test_new.py passes without the fix too", "no"), id="one that passes"),
+        pytest.param(ASSERTED, "", ("", "the attempt wrote none", "unknown"), id="a command, and none"),
+        pytest.param({"tests/test_old.py": OLD}, NEW, (f"{NAMED}, tests/test_new.py", "", "yes"), id="old and new"),
+        pytest.param({"tests/test_old.py": OLD}, EASY, (NAMED, "", "yes"), id="an old one, and one that passes"),
+        pytest.param({"tests/test_old.py": OLD}, "", (NAMED, "", "yes"), id="an old one alone"),
+    ],
+)
+def test_the_tests_that_fail_without_the_fix_are_named(
+    tmp_path: Path, files: dict[str, bytes], test: str, told: tuple[str, str, str]
+) -> None:
+    """Those that failed before, and the new ones that were seen to fail on the files as they were; none is made up."""
+    ground = project(tmp_path / "w", {**PACKAGE, **files})
+    fix = fixed(ground, ADDED, *([WriteFile("tests/test_new.py", test)] if test else []))
+    assert (fix.record.regression_test, fix.record.why_no_test, fix.record.fails_without_fix) == told
+
+
+def test_an_attempt_that_changed_nothing_has_no_regression_test(tmp_path: Path) -> None:
+    """Neither in its record, nor in what all of them add up to; also where a test failed before it."""
+    ground = project(tmp_path / "w")
+    with pytest.raises(AgentFailed):
+        fixed(ground, Say("All tests pass now."), attempts=2)
+    for record in records(ground):
+        assert (record["regression_test"], record["fails_without_fix"]) == ("", "unknown")
+        assert record["why_no_test"] == "the attempt was not good, and no test was tried"
+    (total,) = totals(past_fixes(ground.hf.ledger, ground.hf.patches)).values()
+    assert (total.attempts, total.with_regression_test) == (2, 0)
 
 
 def test_where_nothing_fails_there_is_nothing_to_repair(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from guarded import as_user, guard, put
+from guarded import USER, as_user, guard, put
 from holdfast.errors import Blocked
 from holdfast.model.plan import Chmod, Create, Delete, Move, Step
 
@@ -58,6 +58,39 @@ def test_what_is_forbidden_is_found_in_the_rehearsal(furnished: Path, name: str)
         assert caught.value.hint.startswith("Nothing was changed. Have it applied by whoever may.")
         assert "other" not in caught.value.hint  # what is not there cannot be copied
         assert ground.tree() == before
+
+    as_user(furnished, act)
+
+
+OWN = "Or take that right: chmod u+wx ro"
+ASK = "Or ask root, who owns that directory, to let you write there, or run it as that user."
+COPY = "Or make it your own: cp theirs theirs.new && mv theirs.new theirs"
+HINTS: dict[str, tuple[Step, str]] = {
+    "a directory of mine": (put("ro/x", b"1"), OWN),
+    "a directory of root": (put("their/new", b"1"), ASK),
+    "a file of root": (put("theirs", b"1"), COPY),
+    "a file of root in a directory of mine that is closed": (put("ro/theirs", b"1"), ""),
+    "a file of root in a directory of root": (put("their/theirs", b"1"), ""),
+    "a file of root in a sticky directory": (put("shared/theirs", b"1"), ""),
+}
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_a_hint_is_one_that_this_user_can_follow(furnished: Path, name: str) -> None:
+    """Only an owner changes the mode of a directory, and only who may write there replaces a file by a copy."""
+    step, way = HINTS[name]
+    for place in ("ro", "their"):
+        (furnished / "workspace" / place).mkdir(exist_ok=True)
+        (furnished / "workspace" / place / "theirs").write_bytes(b"0")
+    os.chown(furnished / "workspace" / "ro", USER, USER)
+
+    def act(workspace: Path) -> None:
+        ground = guard(workspace, {"ro/x": b"0"})
+        (workspace / "ro").chmod(0o555)
+        with pytest.raises(Blocked) as caught:
+            ground.hf.simulate(ground.plan(step))
+        said = "Nothing was changed. Have it applied by whoever may."
+        assert caught.value.hint.partition("\n")[0] == f"{said} {way}".strip()
 
     as_user(furnished, act)
 

@@ -137,6 +137,6 @@ def test_a_decision_of_gate_version_2_replays_to_the_same_verdict(ground: Ground
     body = json.loads((GOLDEN / "decision" / "gate-2" / "entry.json").read_text())
     Blobs(site.state).put((GOLDEN / "decision" / "gate-2" / "inputs").read_bytes())
     ledger.append("decision", body, 1)
-    assert [tuple(item) for item in replay_all(site, ledger)] == [("d-bk3mcv6f", "NEED_APPROVAL", "same")]
+    assert [tuple(item) for item in replay_all(site, ledger)] == [("d-bk3mcv6f", "NEED_APPROVAL", "same", True)]
     ledger.append("decision", {**body, "verdict": "ALLOW"}, 2)
     assert replay_all(site, ledger)[1].verdict == "now NEED_APPROVAL, risk medium"

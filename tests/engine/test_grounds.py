@@ -135,6 +135,28 @@ def test_on_another_machine_the_base_is_what_the_order_names(ground: Ground, tmp
         assert place.home is None and place.stock is stock
 
 
+def test_on_another_machine_the_base_is_seen_where_the_clone_stands(ground: Ground, tmp_path: Path) -> None:
+    """With the packages that are installed in the clone, and nothing else of it; the base stays the base (Q4)."""
+    stock = LargeBlobs(guard(tmp_path / "stock").hf.site.state)
+    (ground.path / "node_modules").mkdir()
+    (ground.path / "node_modules" / "of_the_base").touch()
+    manifest = stocked(ground.hf.site, manifest_of(ground.hf.site), stock)
+    base = stock.put(packed_manifest(manifest))
+    clone = tmp_path / "clone"
+    for name in (".venv/bin/python", "node_modules/of_the_clone", "web/node_modules/none", "a.txt", "other.txt"):
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        (clone / name).write_text("of the clone\n")
+    grounds = DistantGrounds(str(tmp_path / "mirrors"), str(clone), stock, pipeline_at)
+    for installed in ("of the clone\n", "installed anew\n"):
+        (clone / ".venv/bin/python").write_text(installed)
+        with grounds(ORDER._replace(base=base)) as place:
+            found = files_of(place.pipeline.site.path)
+            assert place.pipeline.site.seen_at == str(clone)
+        assert found[".venv/bin/python"] == installed.encode() and found["a.txt"] == b"a\n"
+        assert "node_modules/of_the_base" in found
+        assert not {"node_modules/of_the_clone", "web/node_modules/none", "other.txt"} & found.keys()
+
+
 @pytest.mark.parametrize("what", ["nothing", "another thing", "no digest"])
 def test_a_base_that_is_not_there_is_refused(ground: Ground, tmp_path: Path, what: str) -> None:
     """Before anything is made of it."""

@@ -107,7 +107,7 @@ def test_it_is_shown_as_held_with_the_reason() -> None:
     assert "waits for Later" in rows["needs_later"] and rows["needs_never"].endswith("to do")
     assert counts_in(standing)._asdict() == {
         "tasks": 6, "completed": 0, "failed": 0, "waiting": 0, "skipped": 2, "left": 4, "parts": 0, "landed": 0,
-        "held": 2,
+        "held": 2, "unverified": 0,
     }  # fmt: skip
     landed = TaskRecord("u-1", "later", "COMPLETED", execution="e-1")
     assert standing._replace(records={"later": landed}).of(TASKS[1]) == landed

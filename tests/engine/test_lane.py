@@ -14,11 +14,25 @@ from guarded import ME, Ground, in_child, put
 from holdfast.engine.landmarks import checkpoint_of
 from holdfast.engine.orders import Asked, Landed, LandOrder, Unlanded, plan_of
 from holdfast.engine.pipeline import Pipeline
-from holdfast.errors import Blocked
+from holdfast.errors import Blocked, InvalidInput
 from holdfast.model.plan import Delete, Inline, Update
 from holdfast.testing import FaultyCalls, KillAt
 from holdfast.workspace.githistory import Commit
-from laned import FALSE, FILES, ROADMAP, commits, git, landings, lane_of, order_of, proposed, raising, site, task_id
+from laned import (
+    FALSE,
+    FILES,
+    ROADMAP,
+    TRUE,
+    commits,
+    git,
+    landings,
+    lane_of,
+    order_of,
+    proposed,
+    raising,
+    site,
+    task_id,
+)
 
 NEW = put("new.py", b"N = 1\n")
 
@@ -73,7 +87,7 @@ def test_landing_the_same_order_again_is_the_same_landing(ground: Ground) -> Non
 
 
 POINTS = ("staged", "logged", "prepared", "flipped", "applied", "commit", "committed", "ledger.durable", "in-ledger",
-          "put-away")  # fmt: skip
+          "in-tables", "put-away")  # fmt: skip
 
 
 @pytest.mark.crash
@@ -322,10 +336,64 @@ def test_what_policy_asks_needs_a_signed_yes_to_this_very_simulation(ground: Gro
 
 def test_yes_to_everything_is_given_where_one_person_may_give_it(ground: Ground) -> None:
     """`--yes` of the run approves what policy asks one person for."""
-    order = proposed(ground, NEW, order=order_of(ground, accept=()))
-    assert order.yes
+    order = proposed(ground, NEW)
+    assert isinstance(lane_of(ground).land(order._replace(yes=False)), Asked)
     assert isinstance(lane_of(ground).land(order), Landed)
     stands(ground)
+
+
+# ── what no check says works (L8) ──
+
+
+def unverified(ground: Ground) -> LandOrder:
+    return proposed(ground, NEW, order=order_of(ground, accept=()))
+
+
+def test_yes_to_everything_does_not_cover_what_nothing_verified(ground: Ground) -> None:
+    """Without a check that could run a person is asked, told why; their approval lands it, and the commit says so."""
+    order = unverified(ground)
+    question = asked_by(ground, lane_of(ground).land(order))
+    assert (question.because, question.unverified) == ("unverified: no tests were found", "no tests were found")
+    simulated, verified = ground.hf.kept(question.simulation)
+    ground.hf.approve(ground.hf.evaluate(simulated, verified), by=ME)
+    seen = order._replace(turn=2, simulation=question.simulation, unverified=question.unverified)
+    asked_by(ground, lane_of(ground).land(seen))  # an approval that no person has been heard with is none
+    answer = lane_of(ground).land(seen._replace(turn=3, cleared_by=ME))
+    assert isinstance(answer, Landed) and answer.unverified == "no tests were found"
+    assert "\nHoldfast-Unverified: no tests were found\n" in git(ground.path, "log", "-1", "--format=%B")
+    stands(ground)
+
+
+def test_the_users_configuration_lets_what_nothing_verified_land(ground: Ground) -> None:
+    """It lands as policy lets it, marked; landing it again after a kill marks it, too; a project cannot say that."""
+    order = unverified(ground)
+    configured('[run]\nunverified = "land"\n')
+    answer = lane_of(ground).land(order)
+    assert isinstance(answer, Landed) and answer.unverified == "no tests were found"
+    again = lane_of(ground).land(order._replace(turn=2))
+    assert isinstance(again, Landed) and again.unverified
+    (ground / "holdfast.toml").write_text('[run]\nunverified = "land"\n')
+    with pytest.raises(InvalidInput, match="not for a project to say"):
+        ground.reopened().hf.pipeline.governance.settings()
+
+
+def test_what_a_person_wanted_unchecked_lands_by_their_yes_and_is_marked(ground: Ground) -> None:
+    """They said why when they started the run."""
+    asked = order_of(ground, accept=())._replace(unverified_because="a draft")
+    answer = lane_of(ground).land(proposed(ground, NEW, order=asked))
+    assert isinstance(answer, Landed) and answer.unverified == "skipped: a draft"
+    assert "Holdfast-Unverified: skipped: a draft\n" in git(ground.path, "log", "-1", "--format=%B")
+
+
+def test_what_only_the_project_chose_verifies_nothing(ground: Ground) -> None:
+    """A command of its own file passes, and a person is asked all the same; what a check passed on carries no mark."""
+    (ground / "holdfast.toml").write_text('[checks]\nrun = [["true"]]\n')
+    there = ground.reopened()
+    question = asked_by(there, lane_of(there).land(unverified(there)))
+    assert "only commands that the project itself names" in question.because
+    good = lane_of(there).land(proposed(there, NEW))
+    assert isinstance(good, Landed) and not good.unverified
+    assert "Unverified" not in git(there.path, "log", "-1", "--format=%B")
 
 
 def test_a_simulation_of_another_plan_is_never_landed_for_this_order(ground: Ground) -> None:
@@ -395,7 +463,7 @@ GROUP = b"# R\n\n- [ ] Write one.py\n- [ ] Write two.py\n- [ ] Speak of tigers\n
 def group_of(ground: Ground, *titles: str) -> LandOrder:
     """An order for all of them; what came of it is only one.py."""
     ids = [task_id(ground, title) for title in titles]
-    order = order_of(ground, titles[0], accept=())._replace(together=tuple(ids[1:]))
+    order = order_of(ground, titles[0], accept=(TRUE,))._replace(together=tuple(ids[1:]))
     return proposed(ground, put("one.py", b"ONE = 1\n"), order=order)._replace(tick=tuple(ids))
 
 
@@ -420,12 +488,34 @@ def test_the_first_task_of_a_group_is_no_exception(tmp_path: Path) -> None:
     ground.hf.close()
 
 
+def test_a_task_of_a_group_that_lacks_a_file_stays_open(tmp_path: Path) -> None:
+    """Another one's work lands beside it, whichever of them comes first; half of what a task asks for is not it."""
+    titles = ("Write one.py and gone.py", "Write one.py", "Speak of tigers")
+    rows = "".join(f"- [ ] {title}\n" for title in titles)
+    ground = site(tmp_path / "workspace", {"ROADMAP.md": f"# R\n\n{rows}".encode()})
+    answer = lane_of(ground).land(group_of(ground, *titles))
+    assert isinstance(answer, Landed)
+    ids = tuple(task_id(ground, title) for title in titles)
+    # Nothing is shown for any of them, so it is the first that lacks nothing.
+    assert (answer.together, answer.open) == (ids[1:2], (ids[0], ids[2]))
+    ground.hf.close()
+
+
+def test_a_group_of_which_nothing_was_done_does_not_land(tmp_path: Path) -> None:
+    """Where each of its tasks lacks a file, the files are named, and nothing is changed."""
+    ground = site(tmp_path / "workspace", {"ROADMAP.md": b"# R\n\n- [ ] Write two.py\n- [ ] Write three.py\n"})
+    answer = lane_of(ground).land(group_of(ground, "Write two.py", "Write three.py"))
+    assert isinstance(answer, Unlanded) and answer.category == "missing file", answer
+    assert "two.py, three.py" in answer.because and not landings(ground)
+    ground.hf.close()
+
+
 def test_the_commit_of_a_group_names_every_task_that_it_completed(tmp_path: Path) -> None:
     """Its title is the first of them, each has a line and stands in the trailer; what stays open is not in it."""
     ground = site(tmp_path / "workspace", {"ROADMAP.md": GROUP})
     titles = ("Write one.py", "Write two.py", "Speak of tigers")
     ids = [task_id(ground, title) for title in titles]
-    order = order_of(ground, titles[0], accept=())._replace(together=tuple(ids[1:]))
+    order = order_of(ground, titles[0], accept=(TRUE,))._replace(together=tuple(ids[1:]))
     steps = (put("one.py", b"ONE = 1\n"), put("two.py", b"TWO = 2\n"))
     assert isinstance(lane_of(ground).land(proposed(ground, *steps, order=order)._replace(tick=tuple(ids))), Landed)
     message = git(ground.path, "log", "-1", "--format=%B")

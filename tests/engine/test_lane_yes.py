@@ -21,7 +21,8 @@ from holdfast.model.run import RunRecord
 from holdfast.testing import HandEngine
 from laned import landings, lane_of, order_of, proposed, site
 
-SHORT = '[policy]\napproval_lifetime = "300ms"\n'
+LANDS = '[run]\nunverified = "land"\n'
+SHORT = f'{LANDS}[policy]\napproval_lifetime = "300ms"\n'
 NEW = put("new.py", b"N = 1\n")
 
 
@@ -85,5 +86,5 @@ def test_the_yes_of_a_run_is_given_again_where_it_counts_after_all(ground: Groun
     assert isinstance(question, Asked) and "has not expired" in question.because
     again = order._replace(turn=2, simulation=question.simulation)
     assert isinstance(slow_lane(ground).land(again), Asked)
-    configured("")
+    configured(LANDS)
     assert isinstance(lane_of(ground).land(again._replace(turn=3)), Landed)

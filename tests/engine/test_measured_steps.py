@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from guarded import ME, Ground, guard, put
-from holdfast.engine.results import Measured, step_results
+from holdfast.engine.results import Measured, Moves, step_results
 from holdfast.model.plan import Delete, Move, Read, Step
 from holdfast.simulation.rehearsal import StepReport
 from holdfast.workspace.transaction import Transaction, new_txn
@@ -41,8 +41,8 @@ def _measured(ground: Ground, steps: tuple[Step, ...], *lost: str) -> list[bool]
 
 
 def _look(transaction: Transaction) -> Measured:
-    times = transaction.times_ns
-    return Measured(transaction.ops, times, transaction.reads, transaction.image_now, moved=bool(times))
+    moves = Moves(transaction.times_ns, transaction.finished)
+    return Measured(transaction.ops, moves, transaction.reads, transaction.image_now)
 
 
 @pytest.mark.parametrize(

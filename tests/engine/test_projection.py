@@ -53,7 +53,7 @@ def _killed(ground: Ground, point: str, path: str) -> None:
     assert in_child(die) == -9
 
 
-@pytest.mark.parametrize("point", ["flipped", "committed", "ledger.durable", "in-ledger", "put-away"])
+@pytest.mark.parametrize("point", ["flipped", "committed", "ledger.durable", "in-ledger", "in-tables", "put-away"])
 def test_rows_lost_in_a_power_cut_come_back_before_a_newer_one(tmp_path: Path, point: str) -> None:
     """A recorded change is gone from the tables and a newer one died unsettled: both are listed, in their order."""
     ground, older = _guard_and_copy(tmp_path)

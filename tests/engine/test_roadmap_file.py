@@ -167,9 +167,9 @@ def test_a_link_is_called_a_link(ground: Ground) -> None:
 
 
 def test_what_is_too_large_is_not_read(ground: Ground) -> None:
-    """64 MiB are enough for everybody; a file with holes costs nothing to make."""
+    """8 MiB are enough for everybody; a file with holes costs nothing to make."""
     os.truncate(ground / "ROADMAP.md", roadmap_file.MOST_BYTES + 1)
-    with pytest.raises(InvalidInput, match="larger than 64 MiB"):
+    with pytest.raises(InvalidInput, match="larger than 8 MiB"):
         file_of(ground).read()
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from delegated import configured
 from guarded import ME, Ground, put
 from holdfast.engine.landmarks import checkpoint_of
 from holdfast.engine.lane import Checkpoint
@@ -17,14 +18,15 @@ from holdfast.engine.orders import Landed
 from holdfast.engine.orders import packed as packed_order
 from holdfast.engine.roadmap_runs import RoadmapRuns
 from holdfast.engine.run_following import Synced
+from holdfast.engine.stop_wish import StopWish
 from holdfast.engine.taskbook import TaskBook, begin_run
-from holdfast.errors import Blocked, Locked
+from holdfast.errors import Blocked, InvalidInput, Locked
 from holdfast.model.run import RunOptions, RunRecord
 from holdfast.model.task import TaskRecord
 from holdfast.settlement.runs import task_record
 from holdfast.store.large_blobs import LargeBlobs
 from holdfast.store.runs import Runs
-from laned import FILES, commits, git, lane_of, order_of, proposed, raising, site
+from laned import FILES, commits, git, lane_of, order_of, proposed, raising, site, task_id
 
 REFUSED = raising(Blocked("somebody rebases"))
 
@@ -61,20 +63,26 @@ def landed(
     *,
     title: str = "One",
     path: str = "new.py",
+    group: tuple[tuple[str, str], ...] = (),
     written: bool = True,
 ) -> Landing:
-    """As the driver does it: asked for, worked on, landed by the lane, and written down, unless it is killed before."""
+    """As the driver does it: asked for, worked on, landed by the lane, and written down, unless it is killed before.
+
+    `group` has the titles and paths of other tasks that the same order asks for.
+    """
     pipeline = ground.hf.pipeline
     run = begin_run(pipeline, RunRecord("", "ROADMAP.md", options, by=ME))
     book = TaskBook(pipeline, run, lambda event: None)
-    asked = order_of(ground, title)._replace(run=run.id)
+    others = tuple(task_id(ground, other) for other, _ in group)
+    asked = order_of(ground, title)._replace(run=run.id, together=others)
     kept = LargeBlobs(pipeline.site.state).put(json.dumps(packed_order(asked), sort_keys=True).encode())
     begun = TaskRecord(run.id, asked.task, "IN_PROGRESS", attempt=1, token=1, agent="hand", order=kept)
     book.move(begun)
-    order = proposed(ground, put(path, b"N = 1\n"), order=asked)
+    steps = (put(each, b"N = 1\n") for each in (path, *(other for _, other in group)))
+    order = proposed(ground, *steps, order=asked)._replace(tick=(asked.task, *others))
     book.move(begun._replace(state="VALIDATING", proposal=order.proposal, turn=1, landing=True))
     answer = lane_of(ground, commit).land(order)
-    assert isinstance(answer, Landed), answer
+    assert isinstance(answer, Landed) and answer.together == others, answer
     if not written:
         return Landing(ground, book.run, book.of(asked.task)._replace(execution=answer.execution))
     because = "; ".join(answer.remarks)
@@ -82,6 +90,10 @@ def landed(
         execution=answer.execution, commit=answer.commit, because=because, landing=False
     )
     book.move(done._replace(state="COMPLETED"))
+    for other in others:
+        for state in ("IN_PROGRESS", "VALIDATING"):
+            book.move(book.of(other)._replace(state=state))  # type: ignore[arg-type]
+        book.move(book.of(other)._replace(state="COMPLETED", execution=answer.execution, commit=answer.commit))
     book.move_run("FINISHED")
     return Landing(ground, book.run, book.of(asked.task))
 
@@ -91,6 +103,26 @@ def ground(tmp_path: Path) -> Iterator[Ground]:
     found = site(tmp_path / "workspace")
     yield found
     found.hf.close()
+
+
+# ── answers ──
+
+
+def test_what_is_not_asked_is_not_answered(ground: Ground) -> None:
+    """A task that waits for nobody takes no answer, also from whoever was shown it just as it stands."""
+    found = landed(ground)
+    for shown in (None, found.now):
+        with pytest.raises(InvalidInput, match="does not wait for anybody"):
+            found.runs.answer(found.record.task, yes=True, shown=shown)
+    assert not [entry for entry in ground.hf.pipeline.ledger.entries() if entry.kind == "answer"]
+
+
+def test_who_stops_a_run_is_named_as_elsewhere(ground: Ground) -> None:
+    """By the name that their approvals are counted by, and not by their login."""
+    configured('[me]\nname = "walker"\n')
+    found = landed(ground)
+    found.runs.stop()
+    assert StopWish(ground.hf.site.state).asked(found.run.id) == "walker asked for it"
 
 
 # ── commits that could not be made ──
@@ -108,6 +140,20 @@ def test_sync_makes_the_commit_that_could_not_be_made(ground: Ground) -> None:
     assert found.record.execution in git(ground.path, "log", "-1", "--format=%B")
     again = found.runs.sync()
     assert (again.changed, again.remarks, len(commits(ground.path))) == (False, (), 1)
+
+
+def test_sync_makes_the_commit_of_a_group_as_it_would_have_been(ground: Ground) -> None:
+    """Its title counts the tasks, each has a line and stands in the trailer, and the records of all of them name it."""
+    found = landed(ground, REFUSED, path="one.py", group=(("Two", "two.py"),))
+    one, two = found.record.task, task_id(ground, "Two")
+    assert [task for task, _ in found.runs.sync().commits] == [one]
+    message = git(ground.path, "log", "-1", "--format=%B")
+    assert message.startswith("One and 1 more\n\n- One\n- Two\n")
+    assert f"Holdfast-Task: {one} {two}\n" in message
+    head = git(ground.path, "rev-parse", "HEAD").strip()
+    records = Runs(ground.hf.records)
+    assert [task_record(records, found.run.id, task).commit for task in (one, two)] == [head, head]
+    assert commits(ground.path) == ["One and 1 more"] and git(ground.path, "status", "--porcelain") == ""
 
 
 @pytest.mark.long

@@ -24,6 +24,7 @@ from holdfast.model.agent import Asked, Began, Said, Spent, Usage, Used
 from holdfast.model.run import (
     EVENTS,
     AgentSeen,
+    ChecksTried,
     DatabaseBack,
     DatabaseGone,
     Heartbeat,
@@ -57,6 +58,7 @@ OF_TASK: list[RunEvent] = [
 ]
 ALL: list[RunEvent] = [
     RunStarted("u-1", "ROADMAP.md", 3, 2),
+    ChecksTried("u-1", ("pytest collects 3 tests in 1.2 s",)),
     *OF_TASK,
     Heartbeat("u-1", 1, 1, USAGE, 5000),
     DatabaseGone("u-1", 1, 2, "the engine's database does not answer"),
@@ -258,6 +260,7 @@ def test_the_heartbeat_tells_of_a_living_run(state: Root) -> None:
     beating = read_pulse(state)
     assert beating == Pulse("u-1", "RUNNING", this_process(), SECOND, now, 2, 1, USAGE, 5000)
     assert beating.life(now + SILENT_NS) == "alive"
+    assert [beating.worked_at(now + gone) for gone in (-SECOND, 0, 2 * SECOND)] == [5000, 5000, 7000]
     assert beating.life(now - 3600 * SECOND) == "alive"
     assert beating.life(now + SILENT_NS + 1) == "silent"
     log(RunFinished("u-1", "FINISHED", 3, 0, 0, 0, USAGE, landed=3, worked_ms=9000))

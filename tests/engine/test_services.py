@@ -12,7 +12,7 @@ import pytest
 from execution.little_site import LittleSite, little_site, put_away, wait_for
 from guarded import ME, Ground, Refusing, guard, in_child, put
 from holdfast.engine.history import collect
-from holdfast.errors import ApprovalNeeded, Blocked, NeedsHuman, VerificationFailed
+from holdfast.errors import ApprovalNeeded, Blocked, InvalidInput, NeedsHuman, VerificationFailed
 from holdfast.model.execution import Execution
 from holdfast.model.plan import Call, CommandCheck, Effect, HealthCheck, HttpCheck, Launch, Plan, Service, Signal, Step
 from holdfast.sandbox.daemon import is_alive
@@ -61,6 +61,23 @@ def record(ground: Ground, execution: Execution) -> dict[str, object]:
 
 
 # ── forwards, and back when it is unwell ──
+
+
+def test_a_plan_without_health_gets_what_the_user_says_of_the_service(
+    ground: Ground, site: LittleSite, home: Path
+) -> None:
+    """`[services.site] health` is asked where a change file names none: a bad release goes back by itself."""
+    site.configure(home / "xdg_config_home", f'health = "{site.url} answers 200 within 3s"\n')
+    file = ground.path.parent / "change.yaml"
+    file.write_text(
+        "intent: release\nsteps:\n  - write: site.conf\n    content: bad two\n  - service: {restart: site}\n"
+    )
+    with pytest.raises(VerificationFailed, match="answered 500"):
+        ground.hf.execute(ground.hf.simulate(ground.hf.plan(str(file))), approved_by=ME)
+    assert (site.answer(), ground.statuses()) == ((200, b"one"), ["ROLLED_BACK"])
+    site.configure(home / "xdg_config_home", 'health = "it feels well"\n')
+    with pytest.raises(InvalidInput, match=r"\[services.site\] health: 'it feels well' is not understood"):
+        ground.hf.plan(str(file))
 
 
 def test_a_restarted_site_serves_the_new_files(ground: Ground, site: LittleSite) -> None:
@@ -316,8 +333,9 @@ def test_accepting_leaves_what_cannot_be_taken_back_and_says_so(ground: Ground, 
     before = ground.tree()
     _die(ground, "commit", put("site.conf", b"two"), Service(Call(f"{api.url}/publish")))
     for _ in range(2):
-        with pytest.raises(NeedsHuman, match="cannot be taken back"):
+        with pytest.raises(NeedsHuman, match="cannot be taken back") as caught:
             ground.hf.recover()
+        assert caught.value.hint.startswith("Not all of that can be taken back")  # so trying again is not what helps
     assert ground.tree() == before
     found = ground.hf.recover(accept=True)
     assert found is not None and [item.path for item in found.left] == [f"POST {api.url}/publish"]
@@ -327,7 +345,7 @@ def test_accepting_leaves_what_cannot_be_taken_back_and_says_so(ground: Ground, 
     ground.apply(put("site.conf", b"three"))
 
 
-@pytest.mark.parametrize("point", ["ledger.durable", "in-ledger", "put-away"])
+@pytest.mark.parametrize("point", ["ledger.durable", "in-ledger", "in-tables", "put-away"])
 def test_an_interrupted_acceptance_is_not_asked_again(ground: Ground, api: Api, point: str) -> None:
     """Killed while it was being recorded, an acceptance ends as FAILED at the next verb, with the same words."""
     _die(ground, "commit", put("site.conf", b"two"), Service(Call(f"{api.url}/publish")))

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from guarded import ME, guard
+from guarded import ME, guard, put
 from holdfast.disk.calls import CALLS
 from holdfast.disk.holes import copy_pieces
 from holdfast.errors import HoldfastError
 from holdfast.model.plan import Run
 from holdfast.store.large_blobs import LargeBlobs
 from holdfast.workspace.observe import content_digest
+from holdfast.workspace.scratch import scratch_copy
 
 _LENGTH = 256 << 20
 _MAKE = Run(("sh", "-c", "truncate -s 256M holes && printf end | dd of=holes bs=1 seek=200000000 conv=notrunc"))
@@ -78,6 +79,17 @@ def test_holes_stay_holes_in_the_store(tmp_path: Path) -> None:
     assert (tmp_path / "copy").stat().st_blocks * 512 < _LITTLE
     with open(tmp_path / "copy", "rb", buffering=0) as file:
         assert content_digest(CALLS, file.fileno()) == digest
+
+
+def test_holes_stay_holes_in_a_scratch_copy(tmp_path: Path) -> None:
+    """The copy that checks run in without a sandbox has them too."""
+    ground = guard(tmp_path / "workspace", {"a": b"old"})
+    with open(ground / "holes", "wb") as file:
+        file.truncate(_LENGTH)
+    simulated = ground.hf.simulate(ground.plan(put("a", b"new")))
+    with scratch_copy(ground.hf.site, simulated.change_set, simulated.sources) as directory:
+        assert os.stat(os.path.join(directory, "holes")).st_size == _LENGTH
+        assert _taken(Path(directory)) < _LITTLE
 
 
 @pytest.mark.parametrize("shadow", ["auto", "copy"])

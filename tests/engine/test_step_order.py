@@ -111,6 +111,9 @@ def test_results_are_measured_from_the_workspace(ground: Ground) -> None:
         ((Delete("d", recursive=True), put("d/new", b"1")), ["step-2", ""]),
         ((put("a", b"1"), Run(("sh", "-c", "echo 2 > a"))), ["step-2", ""]),
         ((put("a", b"1"), Run(("sh", "-c", "echo 2 > b")), put("z", b"1")), ["", "", ""]),
+        # A step that only reads overtakes nothing.
+        ((put("a", b"1"), Read("a"), put("z", b"2")), ["", "", ""]),
+        ((Read("a"), put("a", b"1")), ["step-2", ""]),
     ],
 )
 def test_a_step_says_which_later_one_overtook_it(

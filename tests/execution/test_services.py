@@ -316,6 +316,46 @@ def test_a_launched_program_is_ended_again(host: Host, running: Running, journal
     assert journal.standing(1) == []
 
 
+@pytest.mark.parametrize("on_failure", ["rollback", "stop"])
+@pytest.mark.parametrize(
+    ("argv", "why"), [("./nope", "not found"), ("./broken", "cannot be started: Exec format error")]
+)
+def test_a_program_that_cannot_be_started_is_nothing_to_take_back(
+    host: Host, journal: Effects, running: Running, tmp_path: Path, argv: str, why: str, on_failure: str
+) -> None:
+    """It is named once, nothing is said to have been ended, and no way back is taken that the plan declares."""
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"no program")
+    broken.chmod(0o755)
+    actions = (act(Launch((argv, "-q")), Call("http://127.0.0.1:9/x")),)
+    if on_failure == "rollback":
+        with pytest.raises(VerificationFailed) as caught:
+            performed(host, journal, actions, on_failure)
+        assert caught.value.message == f"launch {argv} -q: {why}"
+    else:
+        assert performed(host, journal, actions, on_failure) == [f"launch {argv} -q: {why}"]
+    assert take_back_all(host, journal, actions) == ((), ())
+    assert running.recall(launched_name("e-test-0")) is None
+
+
+def test_a_service_that_cannot_be_started_is_not_said_to_be_stopped(
+    running: Running, tmp_path: Path, journal: Effects
+) -> None:
+    """Of a start that came to nothing there is nothing to take back; of a restart the service that it ended is."""
+    host = Host(running, str(tmp_path), {"site": Program("site", ("no-such-program",))}, "")
+    actions = (act(SITE, Signal("stop", "site")), act(Signal("restart", "site"), Signal("restart", "site")))
+    assert len(performed(host, journal, actions, "continue")) == 2
+    assert [item.number for item in journal.standing(2)] == [1]
+
+
+def test_a_launch_that_is_over_is_not_said_to_be_ended(host: Host, journal: Effects) -> None:
+    """A program that fell over at once was ended by nobody."""
+    actions = (act(Launch(FALLS)),)
+    assert len(performed(host, journal, actions, "stop")) == 1
+    ((told,), stands) = take_back_all(host, journal, actions)
+    assert (told.endswith("had nothing to take back"), stands) == (True, ())
+
+
 def test_a_launch_that_never_came_about_is_taken_back_too(host: Host, journal: Effects) -> None:
     """After a crash between the note and the launch there is nothing to end, and that is no failure."""
     actions = (act(Launch(STAYS)),)
@@ -361,12 +401,22 @@ def test_a_call_ends_in_time_whatever_the_server_does(host: Host) -> None:
         thread = threading.Thread(target=drip)
         thread.start()
         started = time.monotonic()
-        with pytest.raises(VerificationFailed):
+        with pytest.raises(VerificationFailed, match="did not answer in time"):
             host.perform(act(Call(f"http://127.0.0.1:{server.getsockname()[1]}/"), within_ms=400))
         took = time.monotonic() - started
         over.set()
         thread.join()
     assert took < 3
+
+
+def test_a_call_that_is_not_answered_says_so(host: Host) -> None:
+    """We hang up when its time is over, so it is not told that the server closed anything."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        for _ in range(3):  # whichever notices first, the clock or the read
+            with pytest.raises(VerificationFailed) as caught:
+                host.perform(act(Call(url), within_ms=200))
+            assert caught.value.message == f"POST {url}: did not answer in time"
 
 
 def test_what_was_begun_and_failed_is_taken_back_too(host: Host, journal: Effects, api: Api) -> None:
@@ -383,7 +433,10 @@ def test_without_a_way_back_it_is_said(host: Host, journal: Effects, api: Api) -
     actions = (act(Call(f"{api.url}/a")),)
     performed(host, journal, actions, "rollback")
     for _ in range(2):
-        assert take_back_all(host, journal, actions) == ((), (Stands(f"POST {api.url}/a", "cannot be taken back"),))
+        assert take_back_all(host, journal, actions) == (
+            (),
+            (Stands(f"POST {api.url}/a", "cannot be taken back", is_final=True),),
+        )
 
 
 def test_a_compensation_that_fails_stands_and_the_others_go(host: Host, journal: Effects, api: Api) -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError, NeedsHuman, Tampering, VerificationFailed
-from holdfast.execution.services import Action, Deed, Host, Program, perform_all, take_back_all
+from holdfast.execution.services import Action, Deed, Host, Program, Returned, perform_all, take_back_all
 from holdfast.model.canonical import Json
 from holdfast.model.configuration import Settings
 from holdfast.model.execution import Divergence
@@ -30,6 +30,8 @@ from holdfast.workspace.turns import Past
 
 _SYSTEMD = "/run/systemd/system"
 HEADER = "services"
+_AGAIN = "Put right what is in its way and run 'holdfast recover', or leave it so with 'holdfast recover --accept'."
+_BY_HAND = "Not all of that can be taken back: put it right by hand, and close it with 'holdfast recover --accept'."
 
 
 class ServiceActions:
@@ -56,14 +58,22 @@ class ServiceActions:
         """What was done, and what stands, in words; never raises, since whoever asks is on the way back already."""
         try:
             with _effects(self._site, f"{JOURNAL}/{self._txn}") as effects:
-                done, stands = take_back_all(self._host, effects, self._actions, files_settled=files_settled)
+                done, stands = take_back_all(
+                    self._host, effects, self._actions, self._note_return, files_settled=files_settled
+                )
         except (OSError, HoldfastError) as error:
             return (), (f"what was done outside the files may stand: {error}",)
         return done, tuple(item.sentence for item in stands)
 
+    def _note_return(self, returned: Returned) -> None:
+        """Each action that was reached has its deed, in order; and one that is taken back had been begun."""
+        _, taken_back, stands = returned
+        deed = self.deeds[returned.number]
+        self.deeds[returned.number] = deed._replace(is_begun=True, taken_back=taken_back, stands=stands)
+
 
 def host_of(site: Site, settings: Settings) -> Host:
-    programs = {name: Program(name, argv) for name, argv in settings.services}
+    programs = {service.name: Program(service.name, service.start) for service in settings.services if service.start}
     return Host(Running(site.state), site.path, programs, systemctl())
 
 
@@ -128,7 +138,7 @@ def take_back_after_crash(
         return leave(site, found, [Divergence(item.what, item.why) for item in stands])
     raise NeedsHuman(
         f"{found.txn} is not settled: its files are as before, but {'; '.join(item.sentence for item in stands)}",
-        hint="Put it right and run 'holdfast recover', or leave it so with 'holdfast recover --accept'.",
+        hint=_BY_HAND if any(item.is_final for item in stands) else _AGAIN,
         changed=True,
     )
 

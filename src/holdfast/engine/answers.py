@@ -42,6 +42,19 @@ def settled_answer(records: Records, record: TaskRecord) -> TaskRecord | None:
     return after if not isinstance(needed, int) or len(people) >= needed else None
 
 
+def one_may_approve(records: Records, record: TaskRecord) -> bool:
+    """Whether policy asks about good work, and lets one person say yes without typing it out; and nobody answered yet.
+
+    What the run itself asks (`--ask`), and what failed since, is for somebody who looks at it.
+    """
+    failed = bool(record.tried) and record.tried[-1].attempt == record.attempt
+    if not record.simulation or not record.proposal or record.landing or failed or answered(records, record):
+        return False
+    found = next((paper.document for paper in records.papers("decisions", record.simulation)), {})
+    one = found.get("approvals_needed") == 1 and found.get("typed_consent") is False
+    return one and found.get("verdict") == "NEED_APPROVAL"
+
+
 def _approvals(papers: Sequence[Paper]) -> list[Paper]:
     return [paper for paper in papers if paper.document["answer"] == "approve"]
 

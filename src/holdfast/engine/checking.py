@@ -11,25 +11,47 @@ Invariants
   R3  A plan that skips its checks skips its own. What the configuration asks for is run all the same.
   R4  Where a change that nobody wrote by hand touches tests, the base's tests run over the new code as well
       (`Verified.base_tests`). What they say is evidence for the gate. It is no receipt for the tree that lands.
+  R5  Runs of tests are compared with the same runs on the untouched base (`checks.baseline`): where one failed, where
+      a run took its baseline as it began, or where something landed last, whose receipts are the next baseline. They
+      hold for a tree, the checks that were wanted, the environment, and the path at which they saw the tree.
+  R6  Where a change says other dependencies, the checks run with what the user's own command builds for it
+      (`building`), or are receipts for no tree.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from holdfast.checks.attempt import shown
+from holdfast.checks.baseline import (
+    MOST_FLAKY,
+    Ran,
+    as_before,
+    blamed,
+    forgiven,
+    is_edited,
+    missed,
+    missing,
+    told_gone,
+)
+from holdfast.checks.baseline import compared as compared_with_base
 from holdfast.checks.confine import confined, written_to
+from holdfast.checks.detect import roots_above
 from holdfast.checks.edited_tests import Sides, Touched, compared, touched, without
-from holdfast.checks.gather import Ground, Wanted, finds_none, gather
-from holdfast.checks.junit import Case
-from holdfast.checks.levels import LEVELS, PROOF, Level
-from holdfast.checks.toolchains import toolchains
+from holdfast.checks.gather import Ground, Wanted, commands_for, finds_none, gather, tried
+from holdfast.checks.junit import Case, Results
+from holdfast.checks.levels import LEVELS, PROOF, Level, Tried
+from holdfast.checks.tree import Tree
 from holdfast.checks.verify import verify
 from holdfast.checks.viewed import tree_in
 from holdfast.checks.words import Understood, understood, understood_as_health
-from holdfast.engine.difference import PlannedDifference, Side
+from holdfast.engine.building import build, changed_dependencies, not_built, with_built
+from holdfast.engine.difference import Compared, PlannedDifference, Side
+from holdfast.environment.detect import environment_of, this_shell
+from holdfast.environment.found import NOTHING_FOUND, Environment
 from holdfast.errors import HoldfastError, Interrupted, InvalidInput, SandboxUnavailable
 from holdfast.gates.evidence import VERIFYING_KINDS
 from holdfast.model.canonical import digest_of
@@ -39,8 +61,9 @@ from holdfast.model.configuration import CheckSettings, ProgramLimits, Settings
 from holdfast.model.execution import BaseTests, Receipt
 from holdfast.model.image import Seen
 from holdfast.model.path import printable
-from holdfast.model.plan import Plan
+from holdfast.model.plan import Agent, Plan
 from holdfast.model.testfiles import concerns_tests
+from holdfast.sandbox.process import DEFAULT_PATH
 from holdfast.sandbox.profile import Limits, Profile
 from holdfast.sandbox.view import View
 from holdfast.store.blobs import Blobs
@@ -56,6 +79,20 @@ ShadowKind = Literal["auto", "overlay", "copy"]
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 # Files at the top of a tree that can say that examples in documentation are run.
 _SAYING_DOCTESTS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini", "conftest.py", "Makefile")
+_NOTHING = change_set(())
+# Long enough to collect tens of thousands of tests; whoever waits for it wants to begin.
+TRIAL_MS = 30_000
+_ANYTHING = "\x01"
+_BY_AN_AGENT = Plan("Look at the checks", (), words=("Run all checks",))
+# By where it is seen, tree, and what decides about the checks: the last few.
+_BASELINES: dict[tuple[str, str, str], Mapping[object, Ran]] = {}
+# Trees on which the tests of all projects around these paths were run.
+_ASKED: dict[tuple[str, ...], bool] = {}
+_MOST_BASELINES = 16
+_CHOSEN = ("plan", "configured", "detected")
+_UNCHOSEN = "the only checks that ran were named by the project itself or by the agent"
+# So long the tests may take that an agent is shown before it begins; longer ones it runs itself.
+_STANDING_MS = 60_000
 _TOUCHED = "the workspace was written to while the checks ran"
 
 
@@ -91,27 +128,51 @@ class Verified(NamedTuple):
         """The checks that ran and can say "it works". That files exist and parse is no such word."""
         return tuple(receipt for receipt in self.receipts if receipt.passed and receipt.kind in VERIFYING_KINDS)
 
+    def why_unverified(self, tree: str) -> str:
+        """Why nothing says that this tree works; empty where a check passed on it that somebody chose. What only the
+        project's own file names, or whoever did the work, proves nothing (Y2 of `levels`)."""
+        chosen = [proof for proof in self.proofs if proof.origin in _CHOSEN]
+        if tree and any(proof.tree_digest == tree for proof in chosen):
+            return ""
+        why = self.unverified.removeprefix("unverified by tests: ").removeprefix("unverified: ")
+        ran = _UNCHOSEN if self.proofs and not chosen else "no check ran"
+        return why or next(iter(self.not_run), ran)
+
     def unbound(self) -> Verified:
         """The same receipts, for no tree at all: a failure stays one, a success proves nothing."""
         return self._replace(receipts=tuple(receipt._replace(tree_digest="") for receipt in self.receipts))
 
 
 class _Found(NamedTuple):
-    """What checks came to; as in `Verified`. `cases` are the single tests that reports name."""
+    """What checks came to; as in `Verified`. `ran` are the runs of tests with a report, numbered as the receipts."""
 
     receipts: tuple[Receipt, ...]
     unverified: str = ""
     not_run: tuple[str, ...] = ()
-    cases: tuple[Case, ...] = ()
+    ran: tuple[Ran, ...] = ()
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        return tuple(case for run in self.ran for case in run.results.cases)
+
+
+class Standing(NamedTuple):
+    """What checks the work on some paths, as one would type it, and what of that fails as things stand."""
+
+    commands: tuple[str, ...] = ()
+    failed: tuple[Receipt, ...] = ()
 
 
 class _Part(NamedTuple):
-    """What is checked as what tree; with `base_tests`, only by tests, and by none that is new."""
+    """What is checked as what tree; with `base_tests`, only by tests, and by none that is new; with `only_tests`, by
+    the tests that are found. `forgives` what failed before (R5)."""
 
     plan: Plan
     landable: Landable
-    digest: str
+    digest: str = ""
     base_tests: bool = False
+    only_tests: bool = False
+    forgives: bool = True
     new_paths: frozenset[str] = frozenset()
 
 
@@ -124,6 +185,67 @@ class _Look(NamedTuple):
     root_ns: int
 
 
+class _Judging:
+    """The runs of tests of one look, each judged by that of the base (R5). `again`: everything once more."""
+
+    def __init__(
+        self, part: _Part, found: _Found, base: Mapping[object, Ran], again: Callable[[], tuple[Ran, ...]]
+    ) -> None:
+        self._part, self._found, self._base, self._run = part, found, base, again
+        self._words = " ".join(step.stated for step in part.plan.steps if isinstance(step, Agent))
+        self._receipts, self._ran = list(found.receipts), list(found.ran)
+        self._again: dict[object, Ran] | None = None
+
+    @property
+    def found(self) -> _Found:
+        return self._found._replace(receipts=tuple(self._receipts), ran=tuple(self._ran))
+
+    def judge(self, each: Ran) -> None:
+        earlier = self._base.get(each.key)
+        if earlier is None:
+            return
+        if not self._receipts[each.number].passed:
+            self._failed(each, earlier)
+        if self._receipts[each.number].passed and each.report and earlier.collected:
+            self._complete(each, earlier)
+
+    def _failed(self, each: Ran, earlier: Ran) -> None:
+        receipt = self._receipts[each.number]
+        result = compared_with_base(each.results, earlier, self._words)
+        flaky: tuple[str, ...] = ()
+        if 0 < len(result.new) <= MOST_FLAKY:
+            flaky = _passed_in(self._once_more(each), result.new)
+        if flaky:
+            self._ran[self._found.ran.index(each)] = self._again[each.key] if self._again else each
+        new = tuple(name for name in result.new if name not in flaky)
+        judged = blamed(receipt, new, result.known) if new else None
+        summary = each.results.summary
+        self._receipts[each.number] = judged or forgiven(
+            receipt, summary, result.known, flaky, collected=earlier.collected
+        )
+
+    def _complete(self, each: Ran, earlier: Ran) -> None:
+        """Nothing of what passed before is missing (N4 of `baseline`). Who edits by hand says themselves what goes."""
+        if self._part.plan.is_by_hand or not missing(each.results, earlier.results):
+            return
+        after = self._once_more(each)
+        gone = missing(after, earlier.results) if after is not None else ()
+        touched_tests = [path for path in self._part.landable.change_set.paths if concerns_tests(path)]
+        edited = tuple(name for name in gone if is_edited(name, each, touched_tests))
+        others = tuple(name for name in gone if name not in edited)
+        receipt = self._receipts[each.number]
+        if others:
+            self._receipts[each.number] = missed(receipt, others)
+        elif edited:
+            self._receipts[each.number] = told_gone(receipt, edited)
+
+    def _once_more(self, each: Ran) -> Results | None:
+        if self._again is None:
+            self._again = {ran.key: ran for ran in self._run()}
+        found = self._again.get(each.key)
+        return found.results if found is not None else None
+
+
 class Checking:
     def __init__(self, site: Site, settings: Callable[[], Settings], progress: Progress) -> None:
         self._site = site
@@ -134,9 +256,12 @@ class Checking:
         # The change set that was newly checked there, and the tree it was checked on.
         self._looked: tuple[str, Snapshot] | None = None
 
-    def verify(self, plan: Plan, landable: Landable) -> Verified:
+    def verify(self, plan: Plan, landable: Landable, *, forgives: bool = True) -> Verified:
         """In a shadow made for it. What was just found above an agent's work is not found again, once;
-        whether its tree still stands is asked under the lock, when it lands."""
+        whether its tree still stands is asked under the lock, when it lands.
+
+        Without `forgives` a test that failed before counts too: who repairs asks what fails, whoever broke it (R5).
+        """
         _asked(plan)
         if not self.wants_checks(plan):
             return self._unchecked(plan, landable)
@@ -144,7 +269,7 @@ class Checking:
         fresh = self._newest.pop(plan.digest, None)
         if fresh is not None and (fresh.change_set, fresh.checks) == (landable.change_set.digest, settings):
             return fresh
-        return self._verified(self._look(), settings, plan, landable, self._in_fresh_shadow)
+        return self._verified(self._look(), settings, _Part(plan, landable, forgives=forgives), self._in_fresh_shadow)
 
     def verify_in(self, shadow: Shadow, plan: Plan, landable: Landable) -> Verified:
         """In a layer of a shadow that is there already, where an agent is at work."""
@@ -157,11 +282,54 @@ class Checking:
                 return self._in_view(part, view)
 
         before = self._look()
-        verified = self._verified(before, self.settings_digest(), plan, landable, run)
+        verified = self._verified(before, self.settings_digest(), _Part(plan, landable), run)
         if verified.base_tree:
             self._newest[plan.digest] = verified
             self._looked = landable.change_set.digest, before.tree
         return verified
+
+    def standing(self, shadow: Shadow, plan: Plan, landable: Landable, *, run: bool) -> Standing:
+        """Before an agent begins: which commands check its work. With `run`, also what the tests and the commands
+        that somebody names say over what earlier steps did, within a minute each; what takes longer says nothing."""
+        if not self.wants_checks(plan):
+            return Standing()
+        settings, asked = self._settings(), _asked(plan)
+        own = _own_checks(plan, asked)
+        wanted = _wanted(plan, asked, settings.checks)
+        failed: tuple[Receipt, ...] = ()
+        with shadow.layer(*landable[:3]) as view, tree_in(view) as tree:
+            paths = (*landable.beside, *landable.change_set.paths)
+            ground = self._ground(view, tree, self._environment_of(paths), "")
+            gathers = _needs_gathering(plan, asked, settings.checks)
+            found = commands_for(ground, paths, wanted) if gathers else ()
+            if run:
+                self._progress("verify: what fails before the work begins", 0, 1)
+                within = min(wanted.within_ms, _STANDING_MS)
+                receipts = verify(
+                    tuple(check._replace(within_ms=min(check.within_ms, within)) for check in own),
+                    directory=self._site.seen_at,
+                    tree_digest="",
+                    save_log=self._save_log,
+                    run=ground.run,
+                    written=written_to(view),
+                    env=ground.env,
+                )
+                if gathers:
+                    among = wanted._replace(levels=(), expected=(), among=("tests", "acceptance"), within_ms=within)
+                    receipts += gather(ground, paths, among).receipts
+                failed = tuple(each for each in receipts if not each.passed and each.exit_code is not None)
+        return Standing(tuple(dict.fromkeys((*(shown(check.argv) for check in own), *found))), failed)
+
+    def _environment_of(self, paths: Sequence[str]) -> Environment:
+        readable = self._settings().environment.readable
+        return environment_of(this_shell(), self._site.seen_at, roots_above(paths), readable)
+
+    def _ground(self, view: View, tree: Tree, environment: Environment, digest: str) -> Ground:
+        # Many tests talk to a server of their own; this loopback leads nowhere else.
+        profile = profile_of(self._settings().limits, environment)._replace(network="loopback")
+        variables = (*environment.variables, ("PATH", environment.before(os.environ.get("PATH", "") or DEFAULT_PATH)))
+        python = environment.python
+        return Ground(tree, self._site.seen_at, digest, confined(view, profile), self._save_log, variables, python)
 
     def take_look(self, change_set: str) -> Snapshot | None:
         """The tree that an agent's work was just checked on, once: whoever reports the work need not look again."""
@@ -196,9 +364,12 @@ class Checking:
         return not plan.unverified_because and bool(plan.verify or plan.words or plan.agent)
 
     def settings_digest(self) -> str:
-        """Over what decides, besides the plan and the tree, which checks run and what they can see."""
+        """Over what decides, besides the plan and the tree, which checks run, what they see, and with what tools."""
         settings = self._settings()
-        return digest_of({**settings.checks._asdict(), "hidden": settings.hidden})
+        found = environment_of(this_shell(), self._site.seen_at, readable=settings.environment.readable)
+        environment = {"path": found.path, "variables": found.variables, "readable": found.readable}
+        environment["build"] = settings.environment.build
+        return digest_of({**settings.checks._asdict(), "hidden": settings.hidden, "environment": environment})
 
     def _look(self) -> _Look:
         moment = time.time_ns()
@@ -210,13 +381,12 @@ class Checking:
         base_tests = found.base if found is not None else None
         return Verified((), "", landable.change_set.digest, _skipped(plan), base_tests=base_tests)
 
-    def _verified(
-        self, before: _Look, settings: str, plan: Plan, landable: Landable, run: Callable[[_Part], _Found]
-    ) -> Verified:
+    def _verified(self, before: _Look, settings: str, part: _Part, run: Callable[[_Part], _Found]) -> Verified:
         """Bound to the tree before the checks, if it was that one all along (R2)."""
-        changes = landable.change_set
+        changes = part.landable.change_set
         digest = before.tree.digest_after(changes.changes)
-        found = run(_Part(plan, landable, digest))
+        part = part._replace(digest=digest)
+        found = self._judged(before, part, run(part), run)
         verified = Verified(
             found.receipts,
             before.tree.digest,
@@ -225,13 +395,15 @@ class Checking:
             settings,
             digest,
             found.not_run,
-            self._base_tests(before, plan, landable, found, run),
+            self._base_tests(before, part.plan, part.landable, found, run),
         )
         if not found.receipts:
             return verified  # nothing was bound to anything
         after = self._look()
         if after.root_ns != before.root_ns or after.tree.was_touched_since(before.tree, before.moment_ns):
             return verified.unbound()._replace(base_tree="", unverified=_TOUCHED)
+        if found.ran and all(receipt.tree_digest == digest for receipt in found.receipts):
+            self._remember(digest, found.ran)
         return verified
 
     # ── the base's tests (R4) ──
@@ -246,7 +418,7 @@ class Checking:
         part = self._without_tests(plan, landable, tests, before)
         base = tests.base._replace(tree=part.digest)
         try:
-            ran = run(part)
+            ran = self._judged(before, part, run(part), run)
         except Interrupted:
             raise
         except (HoldfastError, OSError) as error:
@@ -260,6 +432,75 @@ class Checking:
         passed = all(receipt.passed for receipt in receipts)
         base = base._replace(outcome="passed" if passed else "failed", receipts=receipts)
         return compared(base, ran.cases, found.cases)
+
+    # ── the baseline (R5) ──
+
+    def _judged(self, before: _Look, part: _Part, found: _Found, run: Callable[[_Part], _Found]) -> _Found:
+        """With the failures forgiven that are no fault of the change, and the others named; with what is missing."""
+        failed = [each for each in found.ran if not found.receipts[each.number].passed]
+        if not part.forgives or not all(each.otherwise_good for each in failed):
+            return found
+        base = self._baseline_known(before)
+        if any(each.key not in base for each in failed):
+            base = self._baseline(before, part, run)
+        if not base:
+            return found
+        judging = _Judging(part, found, base, lambda: run(part._replace(only_tests=True)).ran)
+        for each in found.ran:
+            judging.judge(each)
+        return judging.found
+
+    def _baseline(self, before: _Look, part: _Part, run: Callable[[_Part], _Found]) -> Mapping[object, Ran]:
+        """The same runs of tests on the untouched base; nothing where they cannot be made."""
+        paths = (*part.landable.beside, *part.landable.change_set.paths)
+        asked, known = (*self._place_of(before.tree.digest), *paths), self._baseline_known(before)
+        if asked not in _ASKED or not known:
+            untouched = Landable(_NOTHING, {}, {}, paths)
+            self._progress("verify: the tests as they were before the change", 0, 1)
+            try:
+                ran = run(_Part(part.plan, untouched, before.tree.digest, only_tests=True)).ran
+            except Interrupted:
+                raise
+            except (HoldfastError, OSError):
+                return {}  # a failure that nothing is known of stays one
+            self._remember(before.tree.digest, ran)
+            while len(_ASKED) >= _MOST_BASELINES:
+                _ASKED.pop(next(iter(_ASKED)))
+            _ASKED[asked] = True
+        return self._baseline_known(before)
+
+    def _baseline_known(self, before: _Look) -> Mapping[object, Ran]:
+        return _BASELINES.get(self._place_of(before.tree.digest), {})
+
+    def _place_of(self, tree: str) -> tuple[str, str, str]:
+        """Runs of tests are of a tree, with these settings and this environment, at one path."""
+        return self._site.seen_at, tree, self.settings_digest()
+
+    def _remember(self, tree: str, ran: Iterable[Ran]) -> None:
+        """What tests said of a tree is the baseline of whatever is laid over it."""
+        place = self._place_of(tree)
+        known = _BASELINES.pop(place, {})
+        while len(_BASELINES) >= _MOST_BASELINES:
+            _BASELINES.pop(next(iter(_BASELINES)))
+        _BASELINES[place] = {**known, **{each.key: each for each in ran}}
+
+    def carry_over(self, changes: ChangeSet) -> None:
+        """These changes, which just landed, are none that tests are about (boxes of a roadmap were ticked): what is
+        known of the tree before holds on. Where anything else changed as well, nothing is known of it."""
+        if not _BASELINES:
+            return
+        now = self._look().tree
+        back = [change._replace(pre=change.post, post=change.pre) for change in changes.changes]
+        known = _BASELINES.get(self._place_of(now.digest_after(back)))
+        if known:
+            self._remember(now.digest, known.values())
+
+    def take_baseline(self, beside: Sequence[str] = ()) -> tuple[str, ...]:
+        """What the tests say that the work of an agent would have, on the workspace as it is; a sentence for each run.
+        Where something landed last, its receipts say it."""
+        part, before = _Part(_BY_AN_AGENT, Landable(_NOTHING, {}, {}, (_ANYTHING, *beside))), self._look()
+        known = self._baseline_known(before) or self._baseline(before, part, self._in_fresh_shadow)
+        return tuple(map(as_before, known.values()))
 
     def _without_tests(self, plan: Plan, landable: Landable, tests: Touched, before: _Look) -> _Part:
         part = self.without(landable, tests.left_out)
@@ -323,43 +564,82 @@ class Checking:
 
     def _in_view(self, part: _Part, view: View) -> _Found:
         unseen = [path for path in part.landable.change_set.paths if Roots(view.masked).cover(path)]
-        if not unseen:
-            return self._found(part, view)
-        # A check that cannot see part of the change says nothing about it (R2).
-        found = self._found(part._replace(digest=""), view)
-        return found._replace(unverified=f"{printable(unseen[0])} is hidden, so no check sees what would land")
+        said = self._says_other_dependencies(part.landable)
+        settings = self._settings()
+        environment = self._environment_of([*part.landable.change_set.paths, *part.landable.beside])
+        if unseen:
+            # A check that cannot see part of the change says nothing about it (R2).
+            found = self._found(part._replace(digest=""), view, environment)
+            return found._replace(unverified=f"{printable(unseen[0])} is hidden, so no check sees what would land")
+        if not said and not self._site.unbuilt:
+            return self._found(part, view, environment)
+        if not settings.environment.build:
+            why = not_built(said) if said else self._site.unbuilt
+            return self._found(part._replace(digest=""), view, environment)._replace(unverified=why)
+        self._progress("verify: the environment is built", 0, 1)
+        profile = profile_of(settings.limits, environment)._replace(network="loopback")
+        built = build(view, settings.environment, environment, profile, self._save_log, part.digest)
+        if not built.passed:
+            return _Found((built,), built.detail.splitlines()[0])
+        found = self._found(part, view, with_built(environment, view))
+        ran = tuple(each._replace(number=each.number + 1) for each in found.ran)
+        return found._replace(receipts=(built, *found.receipts), ran=ran)
 
-    def _found(self, part: _Part, view: View) -> _Found:
+    def _says_other_dependencies(self, landable: Landable) -> str:
+        """R6"""
+
+        def compared(changes: Sequence[Change]) -> Sequence[Compared]:
+            return tuple(PlannedDifference(self._site, changes, landable.sources).compared(changes))
+
+        return changed_dependencies(landable.change_set.changes, compared)
+
+    def _found(self, part: _Part, view: View, environment: Environment) -> _Found:
         plan, landable, digest = part.plan, part.landable, part.digest
         settings, asked = self._settings(), _asked(plan)
-        home = toolchains(os.path.expanduser("~"))
-        # Many tests talk to a server of their own; this loopback leads nowhere else.
-        profile = profile_of(settings.limits)._replace(readable=home.readable, network="loopback")
-        run = confined(view, profile)
-        receipts = verify(
-            _own_checks_of(part, asked),
-            directory=self._site.path,
-            tree_digest=digest,
-            save_log=self._save_log,
-            progress=lambda done, total, text: self._progress(f"verify: {text}", done, total),
-            run=run,
-            written=written_to(view),
-            env=home.env,
-        )
-        if not _needs_gathering(plan, asked, settings.checks):
-            return _Found(receipts)
+        paths = [*landable.change_set.paths, *landable.beside]
         with tree_in(view) as tree:
-            ground = Ground(tree, self._site.path, digest, run, self._save_log, home.env)
-            paths = [*landable.change_set.paths, *landable.beside]
+            ground = self._ground(view, tree, environment, digest)
+            receipts = verify(
+                () if part.only_tests else _own_checks_of(part, asked),
+                directory=self._site.seen_at,
+                tree_digest=digest,
+                save_log=self._save_log,
+                progress=lambda done, total, text: self._progress(f"verify: {text}", done, total),
+                run=ground.run,
+                written=written_to(view),
+                env=ground.env,
+            )
+            if not _needs_gathering(plan, asked, settings.checks):
+                return _Found(receipts)
             wanted = _wanted(plan, asked, settings.checks)
             if part.base_tests:
                 wanted = _tests_alone(wanted, part.new_paths)
+            if part.only_tests:
+                wanted = _runs_of_tests(wanted)
             found = gather(
                 ground, paths, wanted, lambda done, total, text: self._progress(f"verify: {text}", done, total)
             )
         unverified = "; ".join(filter(None, (_skipped(plan), found.unverified)))
         not_run = tuple(item.detail for item in found.not_run)
-        return _Found((*receipts, *found.receipts), unverified, not_run, found.cases)
+        ran = tuple(each._replace(number=each.number + len(receipts)) for each in found.ran)
+        return _Found((*receipts, *found.receipts), unverified, not_run, ran)
+
+    # ── before anything is done ──
+
+    def trial(self, beside: Sequence[str] = (), within_ms: int = TRIAL_MS) -> tuple[Tried, ...]:
+        """Which checks the work of an agent would have in these projects, and in that of the whole workspace, and
+        whether they can run. None is run. SandboxUnavailable where nothing can isolate a program."""
+        try:
+            return self._tried("auto", beside, within_ms)
+        except SandboxUnavailable:
+            return self._tried("copy", beside, within_ms)
+
+    def _tried(self, kind: ShadowKind, beside: Sequence[str], within_ms: int) -> tuple[Tried, ...]:
+        # A name at the top, which nothing has, stands for whatever an agent will change there.
+        paths = (_ANYTHING, *beside)
+        wanted = _wanted(_BY_AN_AGENT, _asked(_BY_AN_AGENT), self._settings().checks)
+        with open_shadow(self._site, kind, self._settings().hidden) as shadow, tree_in(shadow.view) as tree:
+            return tried(self._ground(shadow.view, tree, self._environment_of(paths), ""), paths, wanted, within_ms)
 
     def _checked_with_less(self, part: _Part, error: SandboxUnavailable) -> _Found:
         """A copy where overlays are refused; no sandbox at all only where the user's own configuration says so."""
@@ -389,14 +669,26 @@ class Checking:
         return Blobs(self._site.state).put(data)
 
 
-def profile_of(limits: ProgramLimits) -> Profile:
-    """No network, nothing of the user's, and the limits that the configuration sets."""
+def profile_of(limits: ProgramLimits, environment: Environment = NOTHING_FOUND) -> Profile:
+    """No network, nothing of the user's but their environment, and the limits that the configuration sets."""
     stated = {name: value for name, value in limits._asdict().items() if value is not None}
-    return Profile(limits=Limits()._replace(**stated))
+    return Profile(
+        limits=Limits()._replace(**stated),
+        readable=environment.readable,
+        hidden=environment.hidden,
+        overlaid=environment.overlaid,
+    )
 
 
 def _text(side: Side) -> str:
     return side.data.decode("utf-8", "replace") if side.data is not None else ""
+
+
+def _passed_in(results: Results | None, names: Sequence[str]) -> tuple[str, ...]:
+    if results is None:
+        return ()
+    passed = {case.full_name for case in results.cases if case.state == "passed"}.difference(results.failed)
+    return tuple(name for name in names if name in passed)
 
 
 def _own_checks_of(part: _Part, asked: Understood) -> tuple[VerifyCheck, ...]:
@@ -415,6 +707,12 @@ def _tests_alone(wanted: Wanted, new: frozenset[str]) -> Wanted:
         criteria=wanted.criteria._replace(minimum_coverage=None, required=()),
         among=tuple(level for level in LEVELS if level in levels),
     )
+
+
+def _runs_of_tests(wanted: Wanted) -> Wanted:
+    """The same commands as with all that is wanted, and nothing else."""
+    criteria = wanted.criteria._replace(required=())
+    return wanted._replace(levels=(), expected=(), commands=(), criteria=criteria, among=("tests",))
 
 
 def _names_any(argv: tuple[str, ...], paths: frozenset[str]) -> bool:

@@ -17,7 +17,7 @@ from holdfast.model.configuration import Settings
 from holdfast.model.tables import Layer
 from holdfast.model.trigger_settings import TriggerSettings
 from holdfast.sandbox import profile
-from holdfast.settings import Places, load
+from holdfast.settings import Places, Whose, load_each
 
 _PROGRAM = profile.Limits()
 Unit = Literal["", "ms", "bytes", "%"]
@@ -48,18 +48,23 @@ class Judgement(NamedTuple):
     failures: tuple[Failure, ...]
 
 
-def files_of(places: Places) -> tuple[File, ...]:
+def files_of(places: Places, settings: Settings) -> tuple[File, ...]:
+    """The three files, and after the user's the section in it that is for this workspace alone."""
     rows: tuple[tuple[Layer, str], ...] = (
         ("managed", places.managed),
         ("user", places.user),
         ("project", places.project),
     )
-    return tuple(File(layer, path, os.path.lexists(path)) for layer, path in rows if path)
+    files = [File(layer, path, os.path.lexists(path)) for layer, path in rows if path]
+    own = dict.fromkeys(origin.file for origin in settings.origins if origin.layer == "workspace")
+    for section in own:
+        files.insert([file.layer for file in files].index("user") + 1, File("workspace", section, True))
+    return tuple(files)
 
 
-def values_of(places: Places, settings: Settings) -> tuple[Value, ...]:
+def values_of(places: Places, settings: Settings, whose: Whose) -> tuple[Value, ...]:
     """Everything but the policy, in the order of the reference."""
-    alone = {layer: {row.key: row.value for row in _rows(load(only))} for layer, only in _each_alone(places)}
+    alone = {source.layer: {row.key: row.value for row in _rows(said)} for source, said in load_each(places, whose)}
     stated: dict[str, list[Layer]] = {}
     for origin in settings.origins:
         stated.setdefault(origin.key, []).append(origin.layer)
@@ -99,13 +104,6 @@ def _unless_built_in(layer: Layer) -> tuple[Layer, ...]:
     return () if layer == "built-in" else (layer,)
 
 
-def _each_alone(places: Places) -> Iterator[tuple[Layer, Places]]:
-    nothing = places._replace(managed="", user="", project="")
-    yield "managed", nothing._replace(managed=places.managed)
-    yield "user", nothing._replace(user=places.user)
-    yield "project", nothing._replace(project=places.project)
-
-
 def _speaks_in(own: object, value: object) -> bool:
     if isinstance(own, list) and isinstance(value, list):
         return any(item in value for item in own)
@@ -124,6 +122,7 @@ _KEYS: tuple[tuple[str, Unit, Callable[[Settings], object]], ...] = (
     ("checks.required", "", lambda s: list(s.checks.required)),
     ("checks.time", "ms", lambda s: s.checks.time_ms),
     ("hints.agent", "", lambda s: list(s.hints)),
+    ("environment.readable", "", lambda s: list(s.environment.readable)),
     ("me.name", "", lambda s: s.me),
     ("sandbox.without", "", lambda s: s.unsandboxed),
     ("limits.time", "ms", lambda s: _or(s.limits.time_ms, _PROGRAM.time_ms)),
@@ -133,7 +132,7 @@ _KEYS: tuple[tuple[str, Unit, Callable[[Settings], object]], ...] = (
     ("limits.disk", "bytes", lambda s: _or(s.limits.disk_bytes, _PROGRAM.disk_bytes)),
     ("limits.open_files", "", lambda s: _or(s.limits.open_files, _PROGRAM.open_files)),
     ("run.parallel", "", lambda s: s.run.parallel),
-    ("run.checkpoint", "", lambda s: s.run.checkpoint),
+    ("run.checkpoint", "", lambda s: s.run.checkpoint or "git inside a repository"),
     ("run.budget", "", lambda s: s.run.budget._asdict()),
     ("run.workspaces", "", lambda s: dict(s.run.workspaces)),
     ("run.webhook_port", "", lambda s: s.run.webhook_port),
@@ -145,8 +144,8 @@ def _rows(settings: Settings) -> Iterator[Value]:
         yield Value(key, read(settings), unit)
     for name, public in settings.approvers:
         yield Value(f"approvers.{name}", public)
-    for name, argv in settings.services:
-        yield Value(f"services.{name}", list(argv))
+    for service in settings.services:
+        yield Value(f"services.{service.name}", service._asdict())
     for agent in settings.agents:
         yield Value(f"agents.{agent.name}", {**agent._asdict(), "limits": agent.limits._asdict()})
     for provider in settings.providers:

@@ -9,9 +9,11 @@ Invariants
   W1  Good is measured (see `measuring`). What the agent says, and its exit code, never make it good; an agent that did
       not finish never is.
   W2  Whatever the outcome, the ledger holds what the agent claimed beside what was measured.
-  W3  An agent is told only what was measured, bounded; it is told as data, not as instructions.
+  W3  An agent is told only what was found (see `first_prompt`) and what was measured, bounded; it is told as data,
+      not as instructions.
   W4  What has the shape of a secret is masked before anything is kept or shown: task, words, errors, transcript.
   W5  When somebody changes the workspace where the agent works, there is nothing to try again: Conflict.
+  W6  Work that comes to the same change as the time before is asked for otherwise, and the third time not again.
 """
 
 from __future__ import annotations
@@ -21,25 +23,31 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from holdfast.agents.bench import SandboxBench
+from holdfast.agents.prompt import prompt
 from holdfast.agents.protocol import Agent, Person, Watcher
-from holdfast.agents.readiness import require_person
+from holdfast.agents.readiness import raised, require_able, require_person
 from holdfast.engine.backoff import pause_ms, worth_a_retry
 from holdfast.engine.breaker import Breakers, Ticket, Waits
 from holdfast.engine.checking import Checking, profile_of
 from holdfast.engine.delegation_told import Bounds, failure_of, not_asked, receipt_of, with_amount
 from holdfast.engine.escalation import acceptance_escalation, sentence_of
+from holdfast.engine.first_prompt import FirstPrompt
 from holdfast.engine.measuring import Measured, Measuring
 from holdfast.engine.model_access import Access, Mark, Recorded, model_access
+from holdfast.engine.outage import Away, Outage
 from holdfast.engine.past import outcome_of
-from holdfast.engine.room import require_room, told_as_full
-from holdfast.errors import Conflict, Interrupted, InvalidInput, Shortage
+from holdfast.engine.room import is_full, require_room, told_as_full
+from holdfast.engine.transcript import without_secrets_in
+from holdfast.environment.detect import environment_of, this_shell
+from holdfast.errors import Conflict, HoldfastError, Interrupted, InvalidInput, Shortage
 from holdfast.gates.secrets import masked
-from holdfast.model.agent import Attempt, Began, Delegation, Escalated, Happening, Request, Result, reworded
+from holdfast.model.agent import Attempt, Began, Claim, Delegation, Escalated, Happening, Request, Result, reworded
 from holdfast.model.agent_settings import AgentSettings
 from holdfast.model.configuration import ProgramLimits, Settings
 from holdfast.model.path import printable
 from holdfast.model.plan import Agent as AgentStep
 from holdfast.model.plan import Plan
+from holdfast.planning.recovery import understood_evidence
 from holdfast.simulation.workshop import Worked
 from holdfast.store.blobs import Blobs
 from holdfast.workspace.capture import Captured
@@ -48,7 +56,8 @@ from holdfast.workspace.site import Site
 
 FindAgent = Callable[[str], Agent]
 Note = Callable[[Delegation], None]
-_MOST_NAMES = 5
+_MOST_NAMES, _MOST_FILES = 5, 50
+_MOST_REPEATS = 1
 # The limit's name when somebody outside wants no more of it.
 STOPPED = "stopped"
 
@@ -62,12 +71,15 @@ class _Task(NamedTuple):
     bench: SandboxBench
     access: Access
     measuring: Measuring
+    outage: Outage
 
 
 class Delegating:
     """Gives the agent steps of one plan to their agents; called by the workshop.
 
-    `of_run`: what the agent may spend of these is what is left of its run's budget, and no limit of its own."""
+    `of_run`: what the agent may spend of these is what is left of its run's budget, and no limit of its own.
+    `outage_ms`: so long a provider that serves nothing is waited for (see `outage`). `repeats`: how often the orders
+    before came to the same."""
 
     def __init__(
         self,
@@ -83,7 +95,10 @@ class Delegating:
         stop: Callable[[], bool] = bool,
         context: str = "",
         of_run: Collection[Shortage] = (),
+        outage_ms: int = 0,
+        repeats: int = 0,
     ) -> None:
+        self._outage_ms, self._repeats = outage_ms, repeats
         self._of_run = of_run
         self._person, self._breakers, self._stop, self._context = person, breakers, stop, context
         self._site, self._settings, self._plan = site, settings, plan
@@ -97,9 +112,7 @@ class Delegating:
 
     def _given(self, shadow: Shadow, step: AgentStep) -> Worked:
         agent = self._find(step.name)
-        wrong = agent.validate()
-        if wrong:
-            raise InvalidInput(f"the agent {step.name} cannot be used: {'; '.join(wrong)}", hint="See: holdfast agents")
+        require_able(agent, step.name)
         own = self._settings.agent(step.name) or AgentSettings(step.name)
         require_person(agent, self._person)
         measuring = Measuring(self._site, self._settings, self._checking, self._plan, step)
@@ -109,7 +122,9 @@ class Delegating:
         try:
             with model_access(agent, own, self._settings, masked, self._site.state, record) as access:
                 bench = self._bench(shadow, step, own, access)
-                captured, waits = self._worked(_Task(agent, step, shadow, bench, access, measuring), own, attempts)
+                outage = self._outage(access, bench)
+                task = _Task(agent, step, shadow, bench, access, measuring, outage)
+                captured, waits = self._worked(task, own, attempts)
                 short_of = access.short_of(attempts[-1].result)
         finally:
             delegation = Delegation(step.name, masked(step.task), tuple(attempts), record.digest)
@@ -117,7 +132,8 @@ class Delegating:
                 self._note(delegation)
         if not delegation.good:
             self._escalate_bad_work(delegation)
-            raise failure_of(delegation, waits, short_of if short_of in self._of_run else "", self._bounds(step, own))
+            of_run = short_of if short_of in self._of_run else ""
+            raise failure_of(delegation, waits, of_run, self._bounds(step, own), outage.over)
         return Worked(captured, receipt_of(delegation), bench.enforced)
 
     def _worked(self, task: _Task, own: AgentSettings, attempts: list[Attempt]) -> tuple[Captured, Waits | None]:
@@ -125,7 +141,10 @@ class Delegating:
         step = task.step
         context = "\n".join(filter(None, (*self._settings.hints, self._context)))
         request = Request(step.task, context, step.files, step.expected, model=own.model, turns=own.turns or 0)
+        request = request._replace(repeats=self._repeats)
+        informed = False
         captured: Captured | None = None
+        came_to = ""
         while True:
             leave = self._breakers.admit(step.name)
             if isinstance(leave, Waits):
@@ -133,24 +152,58 @@ class Delegating:
                     raise not_asked(step.name, leave, time.time_ns())
                 return captured, leave
             self._require_wanted()
-            task.bench.begin()
-            task.bench.see(Began(step.name, len(attempts) + 1, attempts[-1].evidence if attempts else ""))
+            if not informed:
+                first = FirstPrompt(self._site, self._settings, self._checking, self._plan)
+                request, informed = first.filled(request, task.shadow, task.measuring.before, step.name), True
+            task.bench.begin(_told_first(request))
+            task.bench.see(Began(step.name, len(attempts) + 1, attempts[-1].feedback if attempts else ""))
             attempt, captured = self._attempted(len(attempts) + 1, task, request, leave.ticket)
             attempts.append(attempt)
             _require_unmoved(captured)
-            if attempt.good or len(attempts) >= step.attempts or not _worth_another(attempt.result):
+            if attempt.complete or len(attempts) >= step.attempts or not _worth_another(attempt.result):
                 return captured, None
+            if task.outage.over:
+                return captured, None
+            before, came_to = came_to, _came_to(attempt, captured)
+            if came_to and came_to == before:
+                # A program that breaks down is its breaker's affair.
+                if request.repeats >= _MOST_REPEATS and attempt.result.ending == "finished":
+                    task.bench.see(Escalated(f"{step.name} came to the same again and again; it is not asked again"))
+                    return captured, None
+                request = self._otherwise(task, request, attempt)
+            else:
+                request = request._replace(repeats=0, session=attempt.result.claim.session)
             if attempt.result.ending == "model_error":
                 time.sleep(pause_ms(len(attempts), self._plan.digest) / 1000)
-            request = request._replace(evidence=attempt.evidence, session=attempt.result.claim.session)
+            request = request._replace(evidence=attempt.feedback, failing="")
+
+    def _otherwise(self, task: _Task, request: Request, attempt: Attempt) -> Request:
+        """W6. The session that led there is left, and the files that are at issue are named."""
+        named = (place.path for place in understood_evidence(attempt.evidence, attempt.changed).places)
+        files = tuple(dict.fromkeys((*request.files, *attempt.changed, *named)))[:_MOST_FILES]
+        what = "the same change" if attempt.changed else "no change"
+        task.bench.see(Escalated(f"{task.step.name} came to {what} again; it is asked otherwise, in a new session"))
+        return request._replace(repeats=request.repeats + 1, session="", files=files)
 
     def _attempted(self, number: int, task: _Task, request: Request, ticket: Ticket) -> Measured:
-        """One attempt, counted by the breaker."""
+        """One attempt, counted by the breaker. A round that an outage ended is none (O1), and is made again."""
         before = task.access.mark()
         try:
-            result = self._told(task.agent.work(request, task.bench), task, before)
-            self._require_wanted()
-            found = task.measuring.measure(number, result, task.shadow)
+            while True:
+                spent = task.access.spent()
+                result = self._told(_asked_to_work(task, request), task, before)
+                self._require_wanted()
+                found = task.measuring.measure(number, result, task.shadow)
+                away = _away(found.attempt, task.access)
+                if away is None:
+                    task.outage.back()
+                    break
+                answered = task.access.spent().output_tokens > spent.output_tokens
+                if not task.outage.waited(away, answered=answered):
+                    break
+                task.bench.give_time_back()
+                request = request._replace(session=result.claim.session or request.session)
+                before = before._replace(failures=task.access.mark().failures)
             if not found.attempt.good:
                 require_room(self._site.state.fd)  # before the shadow, with all that was written, is gone
         except BaseException:  # whatever it is, the attempt says nothing about the agent
@@ -170,19 +223,24 @@ class Delegating:
 
     def _told(self, result: Result, task: _Task, before: Mark) -> Result:
         """The result with what only we can know: what was spent, and why a model did not answer (W4)."""
-        text = masked(task.bench.transcript().decode("utf-8", "replace"))
         claim = result.claim._replace(words=masked(result.claim.words), error=masked(result.claim.error))
         result = with_amount(task.access.explained(result, before), task.bench.limits)
         return result._replace(
             claim=claim,
             detail=masked(result.detail),
-            transcript=self._blobs.put(text.encode("utf-8", "surrogatepass")),
+            transcript=self._blobs.put(without_secrets_in(task.bench.transcript())),
         )
 
     def _require_wanted(self) -> None:
         """What was stopped from outside says nothing about the agent, and is no attempt."""
         if self._stop():
             raise Interrupted("the work was stopped", hint="Nothing was changed.")
+
+    def _outage(self, access: Access, bench: SandboxBench) -> Outage:
+        def tell(text: str) -> None:
+            bench.see(Escalated(masked(text)))
+
+        return Outage(access.provider, self._outage_ms, self._plan.digest, tell, self._require_wanted)
 
     # ── the bench ──
 
@@ -193,9 +251,11 @@ class Delegating:
         stated = _tighter(self._settings.limits, own.limits)
         within = min(step.within_ms, stated.time_ms) if stated.time_ms else step.within_ms
         # The bench keeps the time itself, over all attempts.
-        profile = profile_of(stated._replace(time_ms=within))._replace(
+        environment = environment_of(this_shell(), self._site.seen_at, readable=self._settings.environment.readable)
+        profile = profile_of(stated._replace(time_ms=within), environment)
+        profile = profile._replace(
             network=access.network,
-            readable=own.readable,
+            readable=(*own.readable, *environment.readable),
             proxy_socket=access.socket,
             forward_port=access.port,
         )
@@ -210,10 +270,49 @@ class Delegating:
             stop=lambda: access.stopped() or (STOPPED if self._stop() else ""),
             person=self._person,
             more_time=self._bounds(step, own).hint(step.name, "time"),
+            environment=environment,
         )
 
     def _watched(self, happening: Happening) -> None:
         self._watcher(reworded(happening, masked))
+
+
+def _told_first(request: Request) -> str:
+    """What an agent is told, for the transcript; a task that cannot be handed over is refused by its adapter."""
+    try:
+        return prompt(request)
+    except InvalidInput:
+        return request.task
+
+
+def _asked_to_work(task: _Task, request: Request) -> Result:
+    """Its result; an adapter that raises what is not ours, or returns something else, is an agent that failed."""
+    try:
+        result: object = task.agent.work(request, task.bench)
+    except HoldfastError:
+        raise
+    except Exception as error:  # see above
+        if is_full(error):
+            raise
+        return _failed(task.step.name, raised(error))
+    if isinstance(result, Result) and isinstance(result.claim, Claim):
+        return result
+    return _failed(task.step.name, f"its work returned {type(result).__name__}, and no result")
+
+
+def _failed(name: str, why: str) -> Result:
+    return Result(name, "python", "failed", Claim(success=False), why)
+
+
+def _came_to(attempt: Attempt, captured: Captured) -> str:
+    """The digest of its change, where the agent itself came to an end."""
+    return captured.change_set.digest if attempt.result.ending in ("finished", "failed") else ""
+
+
+def _away(attempt: Attempt, access: Access) -> Away | None:
+    """Why the provider served nothing at last, where that may be what is wrong with this attempt."""
+    ended_otherwise = attempt.result.limit not in ("", "time")
+    return None if attempt.good or ended_otherwise else access.away()
 
 
 def _worth_another(result: Result) -> bool:

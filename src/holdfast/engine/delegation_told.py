@@ -78,18 +78,25 @@ def failure_of(
     waits: Waits | None,
     of_run: Shortage = "",
     bounds: Bounds = Bounds(),  # noqa: B008 (frozen)
+    outage: str = "",
 ) -> HoldfastError:
-    """`waits`: its breaker opened meanwhile, which is why it was not asked again. `of_run`: see LimitReached."""
+    """`waits`: its breaker opened meanwhile, which is why it was not asked again. `of_run`: see LimitReached;
+    `outage`: see AgentFailed."""
     last = delegation.attempts[-1]
     result, said = last.result, _said(last.result)
     beside = f'\n  it says: "{said}"' if said else ""
     if of_run:
         why = f"{delegation.agent} was stopped by the budget of the run"
         return LimitReached(why, hint="Nothing was changed.", of_run=of_run)
+    if outage:
+        why = f"{delegation.agent} did not do the task: {outage}"
+        return AgentFailed(why, hint="Nothing was changed.", ill=True, outage=outage)
     if result.ending == "limit":
         return _limit_reached(delegation.agent, result, beside, bounds)
     tries = f" in {len(delegation.attempts)} rounds" if len(delegation.attempts) > 1 else ""
-    first = "\n".join(map(printable, last.evidence.split("\n\n")[0][:_MOST_SHOWN].splitlines()))
+    # Checks ran only where nothing else was wrong, and what a check wrote is long.
+    wrong = last.evidence.split("\n\n")[0] if last.receipts else last.evidence
+    lines = "\n".join(printable(line) for line in wrong[:_MOST_SHOWN].splitlines() if line)
     hint = "Nothing was changed."
     if result.ending == "unauthorized":
         hint += " Check the key of its provider: holdfast agents"
@@ -98,7 +105,7 @@ def failure_of(
     # A program that ends with an error before it did anything is as good as not there.
     useless = result.ending == "failed" and not last.changed and result.transport != "manual"
     ill = result.ending in _ILL or useless or waits is not None
-    return AgentFailed(f"{delegation.agent} did not do the task{tries}: {first}{beside}", hint=hint, ill=ill)
+    return AgentFailed(f"{delegation.agent} did not do the task{tries}: {lines}{beside}", hint=hint, ill=ill)
 
 
 def with_amount(result: Result, limits: Limits) -> Result:

@@ -58,6 +58,8 @@ class Distance:
     def __init__(self, stock: Stock, commit: str) -> None:
         self._stock, self._commit = stock, commit
         self._sent: _Sent | None = None
+        # Whether tests can run where the run began; None: nobody has looked.
+        self.tested: bool | None = None
 
     def base(self, pipeline: Pipeline) -> str:
         """The workspace as it is now, in the stock; what it is called there."""

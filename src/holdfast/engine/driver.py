@@ -58,6 +58,7 @@ from holdfast.model.task import Task, TaskRecord
 
 WORK, LAND = "work", "land"
 _TURN_S = 0.5
+# Sooner where it would say something else, and not for every move.
 _HEARTBEAT_S = 5.0
 # How often workers are looked for that were lost; their leases last for many seconds.
 _LOOK_S = 1.0
@@ -94,6 +95,8 @@ class Driver:
         self._rules = world.rules(book)
         self._outcomes = Outcomes(book, world, lambda: self._rules, self._land, told_here)
         self._lost_some, self._looked = True, float("-inf")
+        # What the last heartbeat said: at work, begun, landed.
+        self._told = (0, 0, 0)
         # How many items somebody works at, and when that was asked.
         self._at_work, self._counted = 0, float("-inf")
         # Begun in the book, and the engine was not asked for it yet (D1).
@@ -152,7 +155,7 @@ class Driver:
             )
             if not stopping:
                 self._busy |= self._start_landing()
-            if not stopping and not self._outcomes.short:
+            if not stopping and not self._outcomes.short and not self._outcomes.outage:
                 self._busy |= self._start_work()
         if self._busy:
             self._world.moved(self._book)
@@ -173,6 +176,8 @@ class Driver:
             return ("LIMIT", limit) if limit else ("STOPPED", stopping)
         if self._outcomes.short:  # those who work have their own share of the budget: it is not lost
             return None if book.counted("IN_PROGRESS") else ("LIMIT", self._outcomes.short)
+        if self._outcomes.outage:
+            return None if book.counted("IN_PROGRESS") else ("STOPPED", self._outcomes.outage)
         if book.counted("IN_PROGRESS") or self._waits_for_time() or any(True for _ in self._startable()):
             return None
         if deferred := list(book.in_state("DEFERRED")):
@@ -233,7 +238,8 @@ class Driver:
         if self._clock() - self._looked >= _LOOK_S:
             self._looked = self._clock()
             self._engine.take_from_the_lost(f"{self._book.run.id}.")
-        if self._clock() - self._counted >= _COUNT_S:
+        # What was just begun is soon taken up; nobody shall be told for long that nobody is at it.
+        if self._clock() - self._counted >= (_COUNT_S if self._at_work else _LOOK_S):
             self._counted = self._clock()
             self._count(open_ones)
         return [(open_ones[item.id], item) for item in self._engine.wait(list(open_ones), seconds)]
@@ -433,8 +439,9 @@ class Driver:
 
     def _breathe(self) -> None:
         now, book = self._clock(), self._book
-        if now - self._beat >= _HEARTBEAT_S:
-            self._beat = now
-            begun, landed = book.counted("IN_PROGRESS", "VALIDATING"), book.counted("COMPLETED")
-            running = min(self._at_work, begun)
+        begun, landed = book.counted("IN_PROGRESS", "VALIDATING"), book.counted("COMPLETED")
+        running = min(self._at_work, begun)
+        moved = (running, begun, landed) != self._told
+        if now - self._beat >= (_LOOK_S if moved else _HEARTBEAT_S):
+            self._beat, self._told = now, (running, begun, landed)
             self._watcher(Heartbeat(book.run.id, running, landed, book.usage, self._worked_ms, waiting=begun - running))

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.engine.durable import Item, State
+from holdfast.engine.escalation import Escalation
 from holdfast.engine.orders import Landed, LandOrder, Order, Unlanded, Unworked
 from holdfast.engine.taskbook import TaskBook
 from holdfast.errors import Shortage
@@ -102,6 +103,10 @@ class World(Protocol):
 
     def short_of(self, what: Shortage) -> str:
         """Why nothing more begins, where an agent had too little of this; empty where there is no such budget."""
+        ...
+
+    def escalated(self, escalation: Escalation) -> None:
+        """Into the log that tells people what they should hear of."""
         ...
 
     def stop_asked(self) -> str: ...

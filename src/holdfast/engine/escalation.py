@@ -6,6 +6,8 @@ a task ran out of time · an agent's program crashed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import Literal, NamedTuple, TypeAlias
 
 from holdfast.model.agent import Attempt, Delegation
@@ -50,13 +52,14 @@ Escalation: TypeAlias = BreakerOpened | AcceptanceFailed | TimedOut | AdapterCra
 
 
 def acceptance_escalation(delegation: Delegation, repeatedly: int = REPEATEDLY) -> AcceptanceFailed | None:
-    """The newest attempts in a row that finished and did not pass, when they are many enough."""
-    times = 0
-    for attempt in reversed(delegation.attempts):
-        if not _finished_badly(attempt):
-            break
-        times += 1
+    """When the attempts that finished and did not pass are many enough."""
+    times = unpassed(delegation.attempts)
     return AcceptanceFailed(delegation.agent, delegation.task, times) if times >= repeatedly else None
+
+
+def unpassed(attempts: Sequence[Attempt]) -> int:
+    """The newest ones in a row that finished and did not pass."""
+    return len(list(takewhile(_finished_badly, reversed(attempts))))
 
 
 def _finished_badly(attempt: Attempt) -> bool:

@@ -27,6 +27,7 @@ _ADDED: dict[str, dict[str, Json]] = {
     "TASK_FAILED": {"not_before_ns": 0},
     "HEARTBEAT": {"waiting": 0},
     "TASK_STATE": {"part": 0},
+    "TASK_COMPLETED": {"unverified": ""},
 }  # V3
 # What every line of a log has besides the event (see store.line_log).
 _OF_THE_LINE = ("version", "at_ns", "kind")

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from holdfast.engine.difference import PlannedDifference
+from holdfast.engine.looked_up import unmet_by
 from holdfast.errors import Tampering
 from holdfast.gates.evidence import Evidence, Text, compared
 from holdfast.gates.layers import layered
@@ -51,8 +52,9 @@ def evidence_of(
         change_set,
         report,
         texts=tuple(texts),
-        root=site.path,
+        root=site.seen_at,
         findings=tuple(sorted(findings)),
+        unmet=unmet_by(site, plan, change_set, sources),
     )
 
 
@@ -112,6 +114,7 @@ def kept_inputs(evidence: Evidence, layers: Sequence[LayerSource], approvers: in
         "lands_as": evidence.lands_as,
         "tree_files": evidence.tree_files,
         "health_in_words": [check_document(check) for check in evidence.health_in_words],
+        **({"unmet": list(evidence.unmet)} if evidence.unmet else {}),
         **({"base_tests": evidence.base_tests.document()} if evidence.base_tests is not None else {}),
     }
     lists = {
@@ -149,6 +152,7 @@ def replayed(inputs: bytes) -> Decision:
             health_in_words=tuple(map(health_from, found.get("health_in_words", ()))),
             # Not looked at by earlier releases.
             base_tests=base_tests_from(found.get("base_tests")),
+            unmet=tuple(map(str, found.get("unmet", ()))),
         )
         layers = [LayerSource(layer, file, values) for layer, file, values in found["layers"]]
         approvers = int(found["approvers"])

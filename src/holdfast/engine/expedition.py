@@ -27,7 +27,7 @@ from holdfast.engine.room import GO_ON, told_as_full
 from holdfast.engine.run_world import Export, RoadmapWorld
 from holdfast.engine.taskbook import RUN_ID, TaskBook
 from holdfast.engine.work import Ground, Workbench
-from holdfast.errors import DatabaseAway, Interrupted, Tampering
+from holdfast.errors import DatabaseAway, Interrupted, SandboxUnavailable, Tampering
 from holdfast.model.agent import Happening
 from holdfast.model.canonical import Json
 from holdfast.model.configuration import Budget
@@ -102,10 +102,12 @@ def _go(pipeline: Pipeline, run: RunRecord, outfit: Outfit, patience: Patience |
             world.on_said = lambda record, words: afar.said(plan_of(orders.order(record)), words)
         orders = RoadmapOrders(
             run, LargeBlobs(pipeline.site.state), lambda: world.now, outfit.route, afar.base if afar else _nowhere,
-            mirrored=outfit.mirrored, finds=afar.finds if afar else _no_base,
+            mirrored=outfit.mirrored, finds=afar.finds if afar else _no_base, tested=afar.tested if afar else bool,
         )  # fmt: skip
         driver = Driver(
-            book, items, orders, world, outfit.watcher, working, overlapping=outfit.mirrored,
+            book, items, orders, world, outfit.watcher, working,
+            # Who works alone on a branch works over a mirror too, and yet after what landed before.
+            overlapping=outfit.mirrored and (run.options.parallel > 1 or bool(outfit.database.url)),
             told_here=told_here if distance is not None else None,
         )  # fmt: skip
         if patience is not None:
@@ -127,6 +129,16 @@ class _Afar(NamedTuple):
 
     def base(self) -> str:
         return self.patience.again(lambda: self.distance.base(self.pipeline))
+
+    def tested(self) -> bool:
+        """Whether the tests of the whole workspace can run here; looked at once, which takes a sandbox."""
+        if self.distance.tested is None:
+            try:
+                tried = self.pipeline.simulator.checking.trial()
+            except SandboxUnavailable:
+                tried = ()
+            self.distance.tested = any(one.level == "tests" and one.ready for one in tried)
+        return self.distance.tested
 
     def finds(self, base: str) -> bool:
         return self.patience.again(lambda: self.distance.has(base))

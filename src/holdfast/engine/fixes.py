@@ -22,7 +22,6 @@ from holdfast.model.fix import Category, Failure, FixRecord, Regression
 from holdfast.model.patch import Patch
 from holdfast.model.path import printable
 from holdfast.planning.failures import understood
-from holdfast.planning.filekinds import kind_of_file
 
 MOST_ATTEMPTS = 3
 EVIDENCE_BYTES = 12_000
@@ -104,8 +103,8 @@ def fix_record(
     regression: Regression | None = None,
     why_not: str = "",
 ) -> FixRecord:
-    """What an attempt came to: measured, not claimed (X5). Without a measured `regression`, what the paths say."""
-    test = regression or _regression(failure, attempt)
+    """What an attempt came to: measured, not claimed (X5). Without a measured `regression` there is none."""
+    test = regression or Regression("", "the attempt was not good, and no test was tried")
     return FixRecord(
         category=failure.category,
         attempt=attempt.number,
@@ -123,28 +122,18 @@ def fix_record(
     )
 
 
-def failing_already(failure: Failure) -> Regression | None:
-    """A test that failed before the fix is its regression test, and was seen to fail; None when none did."""
+def failing_already(receipt: Receipt, failure: Failure) -> str:
+    """The test that failed before the fix, which is its regression test; empty when none did."""
     if failure.tests:
-        return Regression(failure.tests[0], "", "yes")
-    return Regression("the failing test suite", "", "yes") if failure.category == "test" else None
+        return failure.tests[0]
+    # A command that somebody configured may say no more than that it failed: there need be no test in it.
+    return "the failing test suite" if receipt.kind == "tests" and failure.category == "test" else ""
 
 
-def _regression(failure: Failure, attempt: Attempt) -> Regression:
-    known = failing_already(failure)
-    if known is not None:
-        return known
-    test = next((path for path in attempt.changed if kind_of_file(path) == "test"), "")
-    return Regression(test, "" if test else why_no_test(failure) or "the attempt wrote none")
-
-
-def why_no_test(failure: Failure) -> str:
+def why_no_test(receipt: Receipt, failure: Failure) -> str:
     """Why no new regression test is asked for; empty when one is."""
-    if failure.category == "test":
-        return f"{failure.tests[0]} fails for it already" if failure.tests else "a test fails for it already"
-    if failure.tests:
-        return f"{failure.tests[0]} fails for it already"
-    return _NO_TEST.get(failure.category, "")
+    already = failing_already(receipt, failure)
+    return f"{already} fails for it already" if already else _NO_TEST.get(failure.category, "")
 
 
 def _task(receipt: Receipt, failure: Failure, attempt: int) -> str:
@@ -160,7 +149,7 @@ def _task(receipt: Receipt, failure: Failure, attempt: int) -> str:
     lines.append(
         "Change only what the failure needs. Do not remove, skip, loosen or rewrite the check to make it pass."
     )
-    if not why_no_test(failure):
+    if not why_no_test(receipt, failure):
         lines.append("Add a regression test that fails without your change and passes with it.")
     if attempt > 1:
         lines.append(

@@ -6,7 +6,8 @@
 Invariants
   F1  A check counts as repaired only if it ran again and passed, with the tests and their settings as they were before:
       where the agent changed or removed some of those, it is run again without that (`_upheld`).
-  F2  A new regression test is run without the fix; whether it fails there is in the record (`_regression`).
+  F2  A new regression test is run without the fix; whether it fails there is in the record (`_regression`). What was
+      not good has none.
   F3  Every attempt is in the ledger, as a `fix` entry beside the delegation, good or not; the patch of a good one is in
       the ledger of patches, where it is followed like any other.
   F4  Nothing lands here: a fix is a simulation, and takes the ordinary road from there.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from holdfast.agents.protocol import Agent, Person, Watcher
@@ -38,7 +40,7 @@ from holdfast.model.path import printable
 from holdfast.model.plan import Agent as AgentStep
 from holdfast.model.plan import Plan
 from holdfast.model.testfiles import is_test_file, is_test_settings
-from holdfast.planning.failures import understood
+from holdfast.planning.failures import is_of_file, understood
 from holdfast.store.blobs import Blobs
 from holdfast.store.ledger import Ledger
 from holdfast.workspace.transaction import new_txn
@@ -47,6 +49,7 @@ from holdfast.workspace.tree import snapshot
 KIND = "fix"
 _LOOK = Plan("Check the workspace as it is", (), words=(EVERY_CHECK,))
 _NOTHING = change_set(())
+_MOST_TESTS = 5
 _DEFINITIONS = frozenset(
     name.rpartition("/")[2] for kind in KINDS for name in (*kind.markers, *kind.definitions) if "*" not in name
 )
@@ -99,7 +102,7 @@ def find_broken(pipeline: Pipeline) -> Broken | Passing:
         path for path, image in snapshot(pipeline.site.path, pipeline.site.state.path).entries() if image.kind == "file"
     )
     projects = _projects(known)
-    verified = pipeline.simulator.checking.verify(_LOOK, Landable(_NOTHING, {}, {}, projects))
+    verified = pipeline.simulator.checking.verify(_LOOK, Landable(_NOTHING, {}, {}, projects), forgives=False)
     receipts = verified.receipts
     failed = next((receipt for receipt in receipts if not receipt.passed), None)
     if failed is None:
@@ -107,7 +110,7 @@ def find_broken(pipeline: Pipeline) -> Broken | Passing:
             raise _unchecked(verified.not_run)
         return Passing(verified.not_run)
     log = Blobs(pipeline.site.state).get(failed.log_digest) if failed.log_digest else b""
-    return Broken(failed, log, understood(failed, log, known, pipeline.site.path), receipts, projects, known)
+    return Broken(failed, log, understood(failed, log, known, pipeline.site.seen_at), receipts, projects, known)
 
 
 def _unchecked(not_run: tuple[str, ...]) -> Blocked:
@@ -129,7 +132,7 @@ def repair_plan(pipeline: Pipeline, broken: Broken, order: Order) -> Plan:
     if not 1 <= order.attempts <= MOST_ATTEMPTS:
         raise InvalidInput(f"a repair has from 1 to {MOST_ATTEMPTS} attempts, not {order.attempts}")
     known = sorted(broken.known)
-    request = repair_request(broken.receipt, broken.log, (), 1, root=pipeline.site.path, known=known)
+    request = repair_request(broken.receipt, broken.log, (), 1, root=pipeline.site.seen_at, known=known)
     task = f"{request.task}\n\n{request.evidence}"
     step = AgentStep(order.agent, task, request.files, (), order.attempts, order.within_ms)
     return Plan(f"Repair: {printable(broken.receipt.detail)}", (step,))
@@ -179,7 +182,7 @@ class _Fixing:
             patch,
             validated=bool(standing),
             rolled_back=False,
-            regression=self._regression(landable),
+            regression=None if why_not else self._regression(landable),
             why_not=why_not,
         )
         self._note([*map(self._unmeasured, earlier), record], why_not)
@@ -229,34 +232,46 @@ class _Fixing:
         return self._broken.failure.category == "test" and name in _DEFINITIONS
 
     def _check(self, landable: Landable) -> Verified:
-        return self._checking.verify(_LOOK, landable._replace(beside=self._broken.projects))
+        return self._checking.verify(_LOOK, landable._replace(beside=self._broken.projects), forgives=False)
 
     # ── F2 ──
 
     def _regression(self, landable: Landable) -> Regression:
-        failure = self._broken.failure
-        known = failing_already(failure)
-        if known is not None:
-            return known
+        """The test that failed before, and the new ones that fail without the fix: both were seen to."""
+        broken = self._broken
         tests = [change for change in landable.change_set.changes if _is_new_test(change)]
-        if not tests:
-            return Regression("", why_no_test(failure) or "the attempt wrote none")
+        if tests:
+            new = self._tried(landable, tests)
+        else:
+            new = Regression("", why_no_test(broken.receipt, broken.failure) or "the attempt wrote none")
+        old = failing_already(broken.receipt, broken.failure)
+        if not old:
+            return new
+        return Regression(f"{old}, {new.test}" if new.fails_without == "yes" else old, "", "yes")
+
+    def _tried(self, landable: Landable, tests: list[Change]) -> Regression:
+        """The new tests, run on the files as they were."""
         only = [*tests, *(change for change in landable.change_set.changes if _is_above(change, tests))]
         try:
             found = self._check(landable._replace(change_set=change_set(only)))
         except (HoldfastError, OSError):
-            return Regression(tests[0].path, "", "unknown")
-        return self._told(tests, [receipt for receipt in found.receipts if receipt.kind == "tests"])
+            return Regression(_listed(tests), "", "unknown")
+        return self._told(tests, found.receipts)
 
-    def _told(self, tests: list[Change], receipts: list[Receipt]) -> Regression:
-        """Failing says something only where the tests passed before, or where the new one is named."""
-        path = tests[0].path
+    def _told(self, tests: list[Change], receipts: Iterable[Receipt]) -> Regression:
+        """Failing says something only where a new test is named, or where the tests passed before."""
         failed = [receipt for receipt in receipts if not receipt.passed]
-        if receipts and not failed:
-            return Regression("", f"{printable(path)} passes without the fix too", "no")
+        names = {name for one in failed for name in self._failing(one)}.difference(self._broken.failure.tests)
+        named = [change for change in tests if any(is_of_file(name, change.path) for name in names)]
+        if named:
+            return Regression(_listed(named), "", "yes")
+        passed = [receipt.passed for receipt in receipts if receipt.kind == "tests"]
+        if passed and all(passed):
+            return Regression(
+                "", f"{_listed(tests)} {'passes' if len(tests) == 1 else 'pass'} without the fix too", "no"
+            )
         were_good = all(receipt.passed for receipt in self._broken.receipts if receipt.kind == "tests")
-        named = any(change.path in name for change in tests for one in failed for name in self._failing(one))
-        return Regression(path, "", "yes" if failed and (were_good or named) else "unknown")
+        return Regression(_listed(tests), "", "yes" if passed and were_good else "unknown")
 
     def _failing(self, receipt: Receipt) -> tuple[str, ...]:
         log = Blobs(self._pipeline.site.state).get(receipt.log_digest) if receipt.log_digest else b""
@@ -316,6 +331,10 @@ def _projects(paths: Iterable[str]) -> tuple[str, ...]:
 
 def _is_new_test(change: Change) -> bool:
     return change.post is not None and change.post.kind == "file" and is_test_file(change.path)
+
+
+def _listed(tests: Iterable[Change]) -> str:
+    return ", ".join(printable(test.path) for test in islice(tests, _MOST_TESTS))
 
 
 def _is_above(change: Change, tests: list[Change]) -> bool:

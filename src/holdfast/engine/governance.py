@@ -44,10 +44,10 @@ from holdfast.model.decision import Decision
 from holdfast.model.path import person_name, printable
 from holdfast.model.simulation import Simulation
 from holdfast.model.tables import Source as LayerSource
-from holdfast.settings import load, places_of
 from holdfast.settlement.custody import Judged
 from holdfast.store.blobs import Blobs
 from holdfast.store.ledger import Ledger
+from holdfast.store.own_settings import settings_of
 from holdfast.store.signing import Signer, is_signed, load_or_create_signer
 from holdfast.workspace.site import Site
 
@@ -89,7 +89,7 @@ class Governance:
         self._read: Evidence | None = None
 
     def settings(self) -> Settings:
-        return load(places_of(self._site.path))
+        return settings_of(self._site.path)
 
     def policy(self, settings: Settings | None = None) -> Policy:
         """The policy in force. The files are read every time (Y3); what they say is compiled once."""
@@ -122,7 +122,8 @@ class Governance:
     def _evidence(self, simulated: Simulated, verified: Verified, around: Surroundings, tree: str) -> Evidence:
         """A change that is judged again is not read again: its digest names every byte of both sides."""
         found, changes = self._read, simulated.change_set
-        if found is None or found.change_set.digest != changes.digest:
+        same = found is not None and found.change_set.digest == changes.digest
+        if found is None or not same or found.plan.digest != simulated.plan.digest:
             found = evidence_of(self._site, simulated.plan, simulated.report, changes, simulated.sources)
         self._read = replace(
             found,
@@ -131,7 +132,7 @@ class Governance:
             receipts=verified.receipts,
             base_tests=verified.base_tests,
             author=simulated.plan.agent or PERSON,
-            links=leading_to(changes.paths, around.links, self._site.path),
+            links=leading_to(changes.paths, around.links, self._site.seen_at),
             tree_files=around.files,
             # A person's change was made under nobody's instructions.
             instructions=_bounded(around.instructions) if simulated.plan.agent else (),

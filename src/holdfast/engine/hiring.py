@@ -39,6 +39,9 @@ def hire(
     home: Pipeline | None = None,
     model: str = "",
     context: str = "",
+    *,
+    patient: bool = False,
+    repeats: int = 0,
 ) -> Hire:
     """For `Simulator.simulate`: work is noted in the pipeline's ledger, whatever becomes of it; `told` hears of it.
 
@@ -46,7 +49,8 @@ def hire(
     (Interrupted).
     `home` is where breakers and past success are kept, if not with the pipeline: an agent that is ill over one mirror
     of a workspace is ill over all of them. `model` stands above the one of the agent's configuration;
-    `context` is told to the agent as data, beside the hints of the project.
+    `context` is told to the agent as data, beside the hints of the project. `patient`: a provider that serves
+    nothing is waited for, as long as the configuration says. `repeats`: how often the orders before came to the same.
     """
     known = home or pipeline
 
@@ -70,6 +74,8 @@ def hire(
             stop,
             context,
             _of_run(settings.agent(plan.agent), most or Budget()),
+            settings.run.outage_ms if patient else 0,
+            repeats,
         )
 
     return for_plan

@@ -53,6 +53,7 @@ def checkpoint_of(
     row, asked = pipeline.records.row(execution), order.order
     done = tuple(dict.fromkeys(tasks)) or (asked.task,)
     trailers = Trailers(execution, str(row.summary["change_set"]), " ".join(done), asked.run, asked.agent)
+    trailers = trailers._replace(unverified=order.unverified)
     words = asked.intent if done == (asked.task,) and not asked.together else _group_words(pipeline, order, done)
     return _commits(pipeline, row, order.roadmap, words, trailers)
 

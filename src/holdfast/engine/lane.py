@@ -21,7 +21,13 @@ Invariants
   L6  `--yes` is the yes of whoever drives, under their own name. Where it would not count, somebody is asked whose yes
       does, and the work is kept for them to look at. To one simulation it is given a few times at most: an approval is
       an answer that leads to another landing, and one that never counts when it lands would do so for ever.
-  L7  Of a group, each task is ticked and done by its own evidence in what landed; the others stay open.
+  L7  Of a group, each task is ticked and done by its own evidence in what landed, with every file that it asks for; the
+      others stay open. Where none of them has all of its files, nothing lands.
+  L8  Where no check says that the work is good, a person looks at it first, whatever policy and `--yes` say, unless
+      the user's configuration lets it land. That it is unverified, and why, is in the answer and in the commit. What
+      whoever drives wanted unchecked, and said why, is theirs to give `--yes` to.
+  L9  A task is not ticked while the change lacks what it names, unless a person who saw that says yes: `--yes` was
+      given before anybody saw it.
 """
 
 from __future__ import annotations
@@ -33,6 +39,7 @@ from typing import NamedTuple
 from holdfast.engine.checking import Landable, Verified
 from holdfast.engine.difference import past_difference
 from holdfast.engine.landmarks import files_of, remarks_on
+from holdfast.engine.looked_up import missing_files
 from holdfast.engine.measuring import MOST_EVIDENCE, failed_check
 from holdfast.engine.orders import Asked, LandAnswer, Landed, LandOrder, Order, Unlanded, plan_of
 from holdfast.engine.pipeline import Pipeline
@@ -41,7 +48,7 @@ from holdfast.engine.rebasing import AlreadyThere, Collided, Rebased, rebased
 from holdfast.engine.resuming import found_in, kept_with, resumed
 from holdfast.engine.roadmap_file import RoadmapFile
 from holdfast.engine.room import is_full
-from holdfast.engine.second_look import meddles, missing_files
+from holdfast.engine.second_look import meddles
 from holdfast.engine.simulator import Simulated
 from holdfast.errors import (
     ApprovalNeeded,
@@ -56,15 +63,20 @@ from holdfast.errors import (
     VerificationFailed,
 )
 from holdfast.gates.evidence import compared
+from holdfast.gates.report_rules import UNMET
 from holdfast.gates.secrets import masked
-from holdfast.model.changeset import change_set
+from holdfast.model.changeset import ChangeSet, change_set
 from holdfast.model.decision import Decision
 from holdfast.model.execution import Receipt
 from holdfast.model.path import printable
 from holdfast.model.plan import Plan
+from holdfast.model.saved_simulation import receipt_from
+from holdfast.model.task import Task
+from holdfast.planning.expected import expected_files
 from holdfast.planning.failures import understood
 from holdfast.planning.grouping import shown_by
 from holdfast.planning.recovery import Seen, diagnosis_of, seen_in
+from holdfast.planning.touched import asked_words
 from holdfast.settlement.record import KIND
 from holdfast.store.blobs import Blobs
 from holdfast.store.large_blobs import LargeBlobs
@@ -85,6 +97,8 @@ class _Ready(NamedTuple):
     simulated: Simulated
     verified: Verified
     decision: Decision
+    # Why no check says that it works; empty where one does.
+    unverified: str
 
 
 class Lane:
@@ -98,7 +112,7 @@ class Lane:
             pipeline.recover(patience=60.0)  # L1: what a crash left is known before anything is asked
             plan = plan_of(order.order)
             try:
-                answer = landed_as(pipeline, plan) or self._landed(pipeline, order, plan)
+                answer = _stood(pipeline, order, plan) or self._landed(pipeline, order, plan)
             except (Interrupted, Locked, DatabaseAway):
                 raise
             except ApprovalNeeded as error:
@@ -126,8 +140,8 @@ class Lane:
         try:
             pipeline.raise_failure()
         except ApprovalNeeded as error:
-            return Asked(order.simulation or self._kept(pipeline, ready), error.message)
-        return Landed(execution.id, "", execution.changes)
+            return Asked(order.simulation or self._kept(pipeline, ready), error.message, unverified=ready.unverified)
+        return Landed(execution.id, "", execution.changes, unverified=ready.unverified)
 
     def _ready(self, pipeline: Pipeline, order: LandOrder, plan: Plan) -> _Ready | LandAnswer:
         found = self._simulated(pipeline, order, plan)
@@ -137,12 +151,13 @@ class Lane:
         failed = [receipt for receipt in verified.receipts if not receipt.passed]
         if failed:
             return _failed_checks(pipeline, failed, tuple(simulated.change_set.paths))
-        if missing := missing_files(pipeline.site, order.order.expected, simulated.change_set):
+        if missing := _missing_of(pipeline, order.order, order.roadmap, simulated.change_set):
             return _missing(missing)
         decision = pipeline.decide(simulated, verified)
         if decision.verdict == "DENY":
             raise Denied("; ".join(f"{reason.rule}: {reason.detail}" for reason in decision.reasons))
-        return _Ready(simulated, verified, decision)
+        tree = verified.lands_as or simulated.report.predicted_tree
+        return _Ready(simulated, verified, decision, _why_unverified(order, verified, tree))
 
     def _simulated(
         self, pipeline: Pipeline, order: LandOrder, plan: Plan
@@ -160,27 +175,37 @@ class Lane:
             case Collided():
                 return Unlanded("conflict", masked(outcome.error().message), outcome.evidence())
             case AlreadyThere():
-                return _elsewhere(outcome) if proposal.elsewhere else _standing(pipeline, order.order, plan)
+                return _elsewhere(outcome) if proposal.elsewhere else _standing(pipeline, order, plan)
             case Rebased():
                 return outcome.simulated, _verified(pipeline, order, proposal, outcome.simulated)
 
     def _asked(self, pipeline: Pipeline, order: LandOrder, ready: _Ready) -> Asked | None:
         """Whether a person must look first; `--yes` is given here, where policy lets one person give it."""
         decision, was_seen = ready.decision, order.simulation == ready.simulated.report.id
-        wanted = _wanted(pipeline, order, ready.simulated)
-        if wanted and not (order.cleared_by and was_seen):  # L4
-            return Asked(order.simulation if was_seen else self._kept(pipeline, ready), wanted, signed=False)
+        why = ready.unverified
+        wanted, doubt = _wanted(pipeline, order, ready.simulated), _unverified_asks(pipeline, order, why)
+        if (wanted or doubt) and not (order.cleared_by and was_seen):  # L4
+            seen = order.simulation if was_seen else self._kept(pipeline, ready)
+            signed = bool(doubt) and decision.verdict == "NEED_APPROVAL"
+            # What else policy asks about it is no less; that nothing verified it was said.
+            more = [
+                reason.detail
+                for reason in decision.reasons
+                if doubt and reason.verdict == "NEED_APPROVAL" and (reason.risk != "low" or reason.rule == UNMET)
+            ]
+            return Asked(seen, "; ".join(filter(None, (doubt, wanted, *more))), signed, why)
         if decision.verdict != "NEED_APPROVAL":
             return None
         refused = ""
-        if order.yes and not decision.typed_consent and decision.approvals_needed <= 1:
+        lacks = any(reason.rule == UNMET for reason in decision.reasons)  # L9
+        if order.yes and not lacks and not decision.typed_consent and decision.approvals_needed <= 1:
             refused = _given(pipeline, decision)
             if not refused:
                 return None
         if was_seen:
             return None  # the hard gates count the answers
         reasons = [reason.detail for reason in decision.reasons if reason.verdict == "NEED_APPROVAL"]
-        return Asked(self._kept(pipeline, ready), refused or "; ".join(reasons))
+        return Asked(self._kept(pipeline, ready), refused or "; ".join(reasons), unverified=why)
 
     def _kept(self, pipeline: Pipeline, ready: _Ready) -> str:
         kept = kept_with(pipeline.site, ready.simulated, ready.verified)
@@ -206,13 +231,28 @@ class Lane:
             _tried(
                 remarks,
                 "not committed",
-                lambda: made.extend(self._checkpoint(pipeline, order, landed.execution, tasks)),
+                lambda: made.extend(
+                    self._checkpoint(pipeline, order._replace(unverified=landed.unverified), landed.execution, tasks)
+                ),
             )
         remarks += remarks_on(made)
         files = files_of(pipeline, landed.execution) if landed.execution else 0
         ids = " ".join(commit.id for commit in made)
         others = tuple(task for task in order.order.together if task not in left)
-        return Landed(landed.execution, ids, files, tuple(remarks), others, left)
+        return Landed(landed.execution, ids, files, tuple(remarks), others, left, landed.unverified)
+
+
+def _stood(pipeline: Pipeline, order: LandOrder, plan: Plan) -> Landed | Unlanded | None:
+    """L1, with what its record says of its checks."""
+    answer = landed_as(pipeline, plan)
+    if not isinstance(answer, Landed):
+        return answer
+    document = pipeline.records.execution(answer.execution)[1]
+    if document is None:
+        return answer._replace(unverified=order.unverified)  # the record is kept no more
+    found = Verified(tuple(receipt_from(row) for row in document["receipts"]), "")
+    tree = next((proof.tree_digest for proof in found.proofs if proof.origin), "")
+    return answer._replace(unverified=_why_unverified(order, found, tree))
 
 
 def from_own_stock(pipeline: Pipeline, name: str, plan: Plan) -> Proposal:
@@ -237,14 +277,34 @@ def open_tasks(pipeline: Pipeline, order: Order, roadmap: str, execution: str) -
     if len(asked) == 1:
         return ()
     try:
-        known = {task.id: task for task in RoadmapFile(pipeline.site, roadmap).read()[1].tasks}
+        tasks = _tasks_of(pipeline, order, roadmap)
         added = _added_by(pipeline, execution) if execution else {}
     except (HoldfastError, OSError):
-        known, added = {}, {}
-    tasks = [known[id] for id in asked if id in known]
-    shown = shown_by(tasks, added, accepted=not order.unverified_because)
-    # Something landed and passed the checks: where it shows nothing else, it is the task that the order is named by.
-    return tuple(id for id in asked if id not in (shown or {order.task}))
+        tasks, added = [], {}
+    lacking = {task.id for task in tasks if missing_files(pipeline.site, _files_of(task), _NOTHING)}
+    shown = shown_by(tasks, added, accepted=not order.unverified_because) - lacking
+    # Something landed and passed the checks: where it shows nothing else, it is the first task that lacks nothing.
+    first = next((id for id in asked if id not in lacking), "")
+    return tuple(id for id in asked if id not in (shown or {first}))
+
+
+def _tasks_of(pipeline: Pipeline, order: Order, roadmap: str) -> list[Task]:
+    """What the order asks for, as far as the roadmap still has it."""
+    known = {task.id: task for task in RoadmapFile(pipeline.site, roadmap).read()[1].tasks}
+    return [known[id] for id in (order.task, *order.together) if id in known]
+
+
+def _files_of(task: Task) -> tuple[str, ...]:
+    return expected_files(asked_words(task))
+
+
+def _missing_of(pipeline: Pipeline, order: Order, roadmap: str, changes: ChangeSet) -> tuple[str, ...]:
+    """What was asked for and will not be there; of a group only where each of its tasks lacks something (L7)."""
+    if not order.together:
+        return missing_files(pipeline.site, order.expected, changes)
+    tasks = _tasks_of(pipeline, order, roadmap)
+    missing = [missing_files(pipeline.site, _files_of(task), changes) for task in tasks]
+    return tuple(path for paths in missing for path in paths) if all(missing) else ()
 
 
 def _added_by(pipeline: Pipeline, execution: str) -> dict[str, str]:
@@ -271,8 +331,10 @@ def _verified(pipeline: Pipeline, order: LandOrder, proposal: Proposal, simulate
     """Receipts of this very workspace, for this very change set and tree, are good still; all others are made anew."""
     report, changes = proposal.report, simulated.change_set
     same = report.base_tree == simulated.report.base_tree and proposal.change_set.digest == changes.digest
-    if same and not order.order.mirrored and report.receipts:
-        return found_in(report)._replace(lands_as=simulated.report.predicted_tree)
+    found = found_in(report)._replace(lands_as=simulated.report.predicted_tree)
+    # Where nothing proves anything, why that is is not kept: it is found out again.
+    if same and not order.order.mirrored and any(proof.tree_digest for proof in found.proofs):
+        return found
     return pipeline.simulator.verify(simulated)
 
 
@@ -313,18 +375,34 @@ def _wanted(pipeline: Pipeline, order: LandOrder, simulated: Simulated) -> str:
     return ""
 
 
-def _standing(pipeline: Pipeline, order: Order, plan: Plan) -> Landed | Unlanded:
+def _why_unverified(order: LandOrder, verified: Verified, tree: str) -> str:
+    """A simulation that is taken up again does not know why; what the person was told then is known."""
+    why = verified.why_unverified(tree)
+    if why and order.order.unverified_because:
+        return f"skipped: {order.order.unverified_because}"
+    return order.unverified or why if why else ""
+
+
+def _unverified_asks(pipeline: Pipeline, order: LandOrder, why: str) -> str:
+    """L8."""
+    if not why or order.order.unverified_because:
+        return ""
+    return "" if pipeline.governance.settings().run.unverified == "land" else f"unverified: {why}"
+
+
+def _standing(pipeline: Pipeline, land: LandOrder, plan: Plan) -> Landed | Unlanded:
     """Somebody did exactly this. It is done if the checks say so, and there is nothing of ours to undo."""
     verified = pipeline.simulator.checking.verify(plan, Landable(_NOTHING, {}, {}))
     failed = [receipt for receipt in verified.receipts if not receipt.passed]
     if failed:
         return _failed_checks(pipeline, failed)
-    if missing := missing_files(pipeline.site, order.expected, _NOTHING):
+    if missing := _missing_of(pipeline, land.order, land.roadmap, _NOTHING):
         return _missing(missing)
-    if not verified.proofs and not order.unverified_because:
+    if not verified.proofs and not land.order.unverified_because:
         nobody = "the workspace stood so already, and no check says that it is done"
         return Unlanded("unknown", nobody, nobody, final=True)
-    return Landed("", "", 0, ("the workspace stood so already",))
+    why = "" if verified.proofs else f"skipped: {land.order.unverified_because}"
+    return Landed("", "", 0, ("the workspace stood so already",), unverified=why)
 
 
 def _elsewhere(found: AlreadyThere) -> Unlanded:
@@ -344,8 +422,8 @@ def _failed_checks(pipeline: Pipeline, failed: Sequence[Receipt], known: Collect
     """`known` are paths of the workspace, so that a module of its own is not taken for one that is not installed."""
     blobs = Blobs(pipeline.site.state)
     logs = [(receipt, blobs.get(receipt.log_digest) if receipt.log_digest else b"") for receipt in failed]
-    told = "\n\n".join(failed_check(blobs, receipt, pipeline.site.path) for receipt in failed)[:MOST_EVIDENCE]
-    why = tuple(understood(receipt, log, known, pipeline.site.path) for receipt, log in logs)
+    told = "\n\n".join(failed_check(blobs, receipt, pipeline.site.seen_at) for receipt in failed)[:MOST_EVIDENCE]
+    why = tuple(understood(receipt, log, known, pipeline.site.seen_at) for receipt, log in logs)
     message = masked("; ".join(receipt.detail for receipt in failed))
     return _unlanded(Seen(VerificationFailed.code, message, failures=why, evidence=told))
 

@@ -3,7 +3,9 @@
 Invariants
   G1  Good is measured: this task changed something, everything expected will be there, nothing in it is refused,
       no check failed. Earlier steps of the plan are no work of the agent's.
-  G2  What the agent is told afterwards is bounded, and without anything that has the shape of a secret.
+  G2  What the task names and the change lacks sends the agent back to it, as long as it has attempts. It makes no work
+      bad: words can be read in two ways, so in the end a person is asked.
+  G3  What the agent is told afterwards is bounded, and without anything that has the shape of a secret.
 """
 
 from __future__ import annotations
@@ -11,20 +13,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from holdfast.engine.checking import Checking, Landable
+from holdfast.engine.looked_up import missing_files, unmet_by
 from holdfast.gates.secrets import masked
 from holdfast.model.agent import Attempt, Result
 from holdfast.model.changeset import change_set, differing_paths
 from holdfast.model.configuration import Settings
 from holdfast.model.execution import Receipt
-from holdfast.model.path import parent_of, printable
+from holdfast.model.path import printable
 from holdfast.model.plan import Agent, Plan
 from holdfast.planning.failures import understood
 from holdfast.store.blobs import Blobs
 from holdfast.workspace.capture import Captured
-from holdfast.workspace.observe import look
 from holdfast.workspace.shadow import Shadow
 from holdfast.workspace.site import Site
-from holdfast.workspace.touched import name_of
 
 MOST_EVIDENCE = 12_000
 _MOST_LOG = 4_000
@@ -45,36 +46,29 @@ class Measuring:
         self._site, self._settings, self._checking = site, settings, checking
         self._plan, self._step = plan, step
         self._blobs = Blobs(site.state)
-        self._before = change_set(())
+        # What earlier steps of the plan did, as it can be laid over the workspace.
+        self.before = Landable(change_set(()), {}, {})
 
     def look_before(self, shadow: Shadow) -> None:
         """What earlier steps did is there already, and not the agent's (G1); a plan of one step needs no look."""
         if len(self._plan.steps) > 1:
-            self._before = shadow.capture(self._settings.keep).change_set
+            captured = shadow.capture(self._settings.keep)
+            self.before = Landable(captured.change_set, captured.seen, captured.sources)
 
     def measure(self, number: int, result: Result, shadow: Shadow) -> Measured:
         captured = shadow.capture(self._settings.keep)
-        changed = differing_paths(self._before, captured.change_set)
-        missing = tuple(path for path in self._step.expected if not self._will_be_there(path, captured))
+        changed = differing_paths(self.before.change_set, captured.change_set)
+        missing = missing_files(self._site, self._step.expected, captured.change_set)
         wrong = [*_wrong_with_ending(result), *_wrong_with_capture(captured, changed, missing)]
         receipts: tuple[Receipt, ...] = ()
         if not wrong and not captured.moved:
             landable = Landable(captured.change_set, captured.seen, captured.sources)
             receipts = self._checking.verify_in(shadow, self._plan, landable).receipts
-            wrong = [failed_check(self._blobs, receipt, self._site.path) for receipt in receipts if not receipt.passed]
+            at = self._site.seen_at
+            wrong = [failed_check(self._blobs, receipt, at) for receipt in receipts if not receipt.passed]
         evidence = "\n\n".join(wrong)[:MOST_EVIDENCE]
-        return Measured(Attempt(number, result, changed, missing, receipts, evidence), captured)
-
-    def _will_be_there(self, path: str, captured: Captured) -> bool:
-        """Once this has landed: made or left by the change, or there already. What is ignored does not land."""
-        for change in captured.change_set.changes:
-            if change.path == path:
-                return change.post is not None
-        self._site.workspace.forget()
-        try:
-            return look(self._site.calls, self._site.workspace.directory(parent_of(path)), name_of(path)) is not None
-        except OSError:
-            return False  # no directory, or a link on the way: nothing that lands there
+        lacks = unmet_by(self._site, self._plan, captured.change_set, captured.sources) if changed else ()
+        return Measured(Attempt(number, result, changed, missing, receipts, evidence, lacks), captured)
 
 
 def failed_check(blobs: Blobs, receipt: Receipt, root: str) -> str:
@@ -112,6 +106,14 @@ def _wrong_with_capture(captured: Captured, changed: tuple[str, ...], missing: t
     if missing:
         names = ", ".join(printable(path) for path in missing[:_MOST_NAMES])
         wrong.append(f"These files were expected and are not there: {names}.")
+    made = [one.path for one in captured.by_products]
+    ignored = [path for path in missing if any(f"{path}/".startswith(f"{one}/") for one in made)]
+    if ignored or (made and not changed):
+        names = ", ".join(printable(path) for path in (ignored or made)[:_MOST_NAMES])
+        wrong.append(
+            f"This was made, and does not land, since git ignores it or it is a cache: {names}. "
+            "What should land all the same is named by keep under [workspace] in the user's config.toml."
+        )
     if captured.refused:
         names = "; ".join(str(item) for item in captured.refused[:_MOST_NAMES])
         wrong.append(f"This cannot become part of a change: {names}.")

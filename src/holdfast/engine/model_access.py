@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.agents.protocol import Agent, ModelAccess
 from holdfast.agents.providers import key_of, provider_for, require_price
 from holdfast.disk.confined import Root
+from holdfast.engine.outage import Away
 from holdfast.errors import InvalidInput, Shortage
 from holdfast.model.agent import Ending, Result, Usage
 from holdfast.model.agent_settings import AgentSettings
@@ -49,6 +50,12 @@ class Access(NamedTuple):
     socket: str = ""
     port: int = 0
     proxy: ModelProxy | None = None
+    provider: str = ""
+
+    def away(self) -> Away | None:
+        """Why the provider served nothing when it was asked last; None where it answered, or nobody was asked."""
+        silence = self.proxy.silence if self.proxy is not None else None
+        return None if silence is None else Away(silence.why, silence.asked_ms)
 
     def spent(self) -> Usage:
         return self.proxy.usage if self.proxy is not None else Usage()
@@ -89,9 +96,14 @@ class Access(NamedTuple):
 
     def _trouble(self, failures: Mapping[Kind, int], result: Result) -> tuple[Ending | None, str]:
         assert self.proxy is not None
+        # A side question may be another one each time. Nobody recorded what a program does after its last one had no
+        # answer.
+        answered = result.usage.output_tokens and result.ending != "failed"
+        if failures.get("tape") and (self.proxy.refused_by_tape or not answered):
+            return "failed", self._said("tape")
         if failures.get("price"):
             return "limit", self._said("price")
-        if result.usage.output_tokens and result.ending != "failed":
+        if answered:
             return None, ""  # a model answered; what else went wrong on the way is the program's to tell
         if failures.get("auth"):
             return "unauthorized", "the provider refused the key"
@@ -99,8 +111,6 @@ class Access(NamedTuple):
             return "model_error", "the model answered with errors"
         if failures.get("unreachable"):
             return "model_error", "no model answered"
-        if failures.get("tape"):
-            return "failed", self._said("tape")
         return None, ""
 
     def _said(self, kind: Kind) -> str:
@@ -153,7 +163,7 @@ def model_access(
             ) as proxy,
         ):
             url = f"http://127.0.0.1:{_PORT}"
-            yield Access("proxy", ModelAccess(url, token, own.model), socket, _PORT, proxy)
+            yield Access("proxy", ModelAccess(url, token, own.model), socket, _PORT, proxy, provider.name)
     finally:
         record.digest = transcript.keep(Blobs(state))
 

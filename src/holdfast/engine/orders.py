@@ -57,6 +57,10 @@ class Order(NamedTuple):
     verify_mode: VerifyMode = "auto"
     # The agent writes a plan first, in a shadow that is thrown away.
     plan_first: bool = False
+    # Tests ran where the run began: a machine that cannot run them lacks something.
+    tested: bool = False
+    # How often the newest attempts of this agent failed in the same way.
+    repeats: int = 0
 
     @property
     def id(self) -> str:
@@ -93,6 +97,11 @@ class Unworked(NamedTuple):
     pause_ms: int = 0
     # The budget of the run had too little of this for it: that is no attempt, and nothing else begins.
     short_of: Shortage = ""
+    # The provider of its model served nothing until the deadline, and why: that is no attempt.
+    outage: str = ""
+    # How often the agent worked, and how many of the newest rounds in a row finished and did not pass.
+    rounds: int = 0
+    unpassed: int = 0
     kind: Literal["unworked"] = "unworked"
 
 
@@ -121,6 +130,8 @@ class LandOrder(NamedTuple):
     # Tasks of the roadmap to be ticked with it; none where more parts of the task follow.
     tick: tuple[str, ...] = ()
     roadmap: str = ""
+    # Why nothing verified what the person was asked about.
+    unverified: str = ""
 
     @property
     def id(self) -> str:
@@ -137,6 +148,8 @@ class Landed(NamedTuple):
     together: tuple[str, ...] = ()
     # Tasks of its order that nothing in the change is about: they are still to do.
     open: tuple[str, ...] = ()
+    # Why no check says that it works; empty where one does.
+    unverified: str = ""
     kind: Literal["landed"] = "landed"
 
 
@@ -147,6 +160,8 @@ class Asked(NamedTuple):
     because: str
     # Policy asks, so that only a signed approval of the simulation counts.
     signed: bool = True
+    # As in `Landed`.
+    unverified: str = ""
     kind: Literal["asked"] = "asked"
 
 

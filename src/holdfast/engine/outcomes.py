@@ -5,6 +5,7 @@
                         Asked       ──▶ NEEDS_REVIEW
                         Unworked, its agent was not asked ──▶ PENDING, for a while
                         Unworked, the budget of the run ended it ──▶ as it was before it was begun, and no other begins
+                        Unworked, its provider served nothing ──▶ as it was before it was begun, and no other begins
                         Returned, the machine was not fit ──▶ as it was before it was begun
                         no room on the disk ──▶ as it was before it was begun, and the run stops
                         Unworked, Unlanded, anything else ──▶ what the rules make of a failure
@@ -21,6 +22,7 @@ from collections.abc import Callable, Mapping
 from holdfast.engine.breaker import TUNING
 from holdfast.engine.driving import Rules, World
 from holdfast.engine.durable import Failure, Item
+from holdfast.engine.escalation import REPEATEDLY, AcceptanceFailed, sentence_of
 from holdfast.engine.orders import (
     Answer,
     Asked,
@@ -80,6 +82,8 @@ class Outcomes:
         self.no_room = ""
         # Why nothing more is begun: the budget of the run had too little for somebody who worked.
         self.short = ""
+        # Why nothing more is begun: the provider of a model served nothing until the deadline.
+        self.outage = ""
         # Why the run stops here: a person asked to be shown each task that landed.
         self.stopped = ""
         # How often a task was given back, since it was last worked on.
@@ -168,8 +172,10 @@ class Outcomes:
                         proposal=answer.proposal,
                         usage=usage,
                         files=answer.files,
+                        unverified=record.unverified if record.part else "",
                         tries=len(record.tried) + answer.tries,
                         left_alone=0,
+                        unpassed=0,
                     )
                 )
             case Landed():
@@ -177,9 +183,12 @@ class Outcomes:
             case Asked():
                 heard = record.heard if answer.simulation == record.simulation else 0
                 asked = record._replace(simulation=answer.simulation, cleared_by="", because=answer.because)
+                asked = asked._replace(unverified=answer.unverified)
                 self._book.move(asked._replace(state="NEEDS_REVIEW", heard=heard))
             case Unworked() if short := self._world.short_of(answer.short_of):
                 self._without_budget(record, answer, short)
+            case Unworked() if answer.outage and self._book.run.options.agent != AUTO:
+                self._without_provider(record, answer)
             case Unworked() if answer.pause_ms and record.left_alone < _MOST_LEFT_ALONE:
                 self._wait_for_its_agent(record, answer)
             case Unworked():
@@ -207,6 +216,13 @@ class Outcomes:
         self._book.move(again)
         self.short = self.short or short
 
+    def _without_provider(self, record: TaskRecord, answer: Unworked) -> None:
+        """Nobody's failure, and no attempt. Where the run may choose, another agent is asked instead."""
+        usage = record.usage.plus(answer.usage)
+        again = record._replace(state="PENDING", attempt=record.attempt - 1, usage=usage, because=answer.outage)
+        self._book.move(again)
+        self.outage = self.outage or answer.outage
+
     def _take_back(self, record: TaskRecord, answer: Returned, worker: str) -> None:
         """A fault of a machine is no word on the task, and no attempt: somebody else may take it at once. Where one
         machine after the other gives it back, it waits longer each time, and at last for a person."""
@@ -224,13 +240,19 @@ class Outcomes:
         self._book.tell(AgentSeen(record.run, record.task, Escalated(because)))
 
     def landed(self, record: TaskRecord, answer: Landed) -> None:
+        files = record.parts_files + answer.files
         done = record._replace(
-            execution=answer.execution, commit=answer.commit, files=answer.files, because="; ".join(answer.remarks)
+            execution=answer.execution,
+            commit=answer.commit,
+            files=files,
+            # Of a task in parts: of all of them.
+            unverified=answer.unverified or (record.unverified if record.part else ""),
+            because="; ".join(answer.remarks),
         )
         if self._book.run.options.stop_after_landing:  # a part of a task, or of a group, is a landing too
             self.stopped = f"interrupted after {record.task} landed"
         if record.part + 1 < record.parts:
-            self._book.move(done._replace(state="PENDING", part=record.part + 1))
+            self._book.move(done._replace(state="PENDING", part=record.part + 1, parts_files=files))
             return
         others = [self._book.of(task) for task in answer.together]
         landed = [
@@ -240,6 +262,7 @@ class Outcomes:
                 execution=answer.execution,
                 commit=answer.commit,
                 files=answer.files,
+                unverified=answer.unverified,
             )
             for other in others
             if "COMPLETED" in MOVES[other.state]  # a person may have settled it meanwhile
@@ -250,13 +273,28 @@ class Outcomes:
                 state="PENDING", order="", proposal="", simulation="", cleared_by="", because=_NOT_SHOWN
             )
             self._book.move_all((each, None) for each in (again, *landed))
-            return
-        self._book.move_all((each, None) for each in (done._replace(state="COMPLETED"), *landed))
-        self._book.tell(
-            TaskCompleted(record.run, record.task, answer.execution, answer.commit, record.attempt, answer.files)
-        )
+        else:
+            landed = [done._replace(state="COMPLETED"), *landed]
+            self._book.move_all((each, None) for each in landed)
+        for each in landed:
+            told = TaskCompleted(record.run, each.task, each.execution, each.commit, record.attempt, each.files)
+            self._book.tell(told._replace(unverified=each.unverified))
+
+    def _bad_work(self, record: TaskRecord, failed: Unworked) -> TaskRecord:
+        """Finished again and again, and never good: a person hears of it once. An attempt has few rounds, so they are
+        counted over all attempts of the same agent."""
+        goes_on = failed.unpassed == failed.rounds and all(each.agent == failed.agent for each in record.tried[-1:])
+        before = record.unpassed if goes_on else 0
+        times = before + failed.unpassed
+        if before < REPEATEDLY <= times:
+            found = AcceptanceFailed(failed.agent, record.task, times)
+            self._world.escalated(found)
+            self._book.tell(AgentSeen(record.run, record.task, Escalated(sentence_of(found))))
+        return record._replace(unpassed=times)
 
     def failed(self, record: TaskRecord, failed: Unworked | Unlanded) -> None:
+        if isinstance(failed, Unworked):
+            record = self._bad_work(record, failed)
         verdict = self._rules().after(record, failed)
         self._book.move(verdict.record, tried=verdict.tried)
         tried, waits = verdict.tried, verdict.record.state in ("PENDING", "DEFERRED")

@@ -1,7 +1,7 @@
 """Patches on the ordinary road: from a text that somebody sent to an execution, each step in the ledger of patches.
 
     text ─▶ created ─▶ validated ─▶ queued with its plan ─▶ simulate, check, decide, execute ─▶ applied ─▶ verified ─▶
-                │                      │                              │                             committed
+                │                      │                              │             (where a check passed)   committed
                 └── objections         └── it does not apply          └── refused, rolled back, undone: as it ended
 
 Invariants
@@ -279,9 +279,11 @@ class Patches:
         if not row.landed:
             self._taken_back(standing, row)
             return
-        if standing.state == "applied":
-            standing = self.history.move(standing.patch, "verified", self._now(), reason=self._proof(row))
-        standing = self.history.move(standing.patch, "committed", self._now(), execution=row.id)
+        verified, proof = self._proof(row)
+        if standing.state == "applied" and verified:
+            standing = self.history.move(standing.patch, "verified", self._now(), reason=proof)
+        why = "" if verified else proof
+        standing = self.history.move(standing.patch, "committed", self._now(), reason=why, execution=row.id)
         self._settle(standing)  # it may be undone already
 
     def _taken_back(self, standing: Standing, row: Row) -> None:
@@ -293,13 +295,19 @@ class Patches:
         else:
             self.history.fail(standing.patch, "verification", why, self._now(), execution=row.id)
 
-    def _proof(self, row: Row) -> str:
+    def _proof(self, row: Row) -> tuple[bool, str]:
+        """Did checks that count pass on it, and how many; or why it is not verified."""
         document = self._pipeline.records.execution(row.id)[1]
         receipts = document.get("receipts", []) if document is not None else None
         if receipts is None:
-            return f"{row.id} completed"
-        proofs = sum(one["passed"] and one["kind"] in VERIFYING_KINDS for one in receipts)
-        return f"{proofs} {'check' if proofs == 1 else 'checks'} passed" if proofs else "unverified: no check ran"
+            return False, "unverified: what its checks came to is not known any more"
+        proofs = [one["passed"] for one in receipts if one["kind"] in VERIFYING_KINDS]
+        if not proofs:
+            return False, "unverified: no check ran"
+        passed = f"{sum(proofs)} {'check' if len(proofs) == 1 else 'checks'} passed"
+        return (
+            (True, passed) if all(proofs) else (False, f"unverified: only {sum(proofs)} of {len(proofs)} checks passed")
+        )
 
     def _newest_of(self, standing: Standing) -> Row | None:
         """The execution of its plan since it was queued, if one came to an end that changed something meanwhile."""

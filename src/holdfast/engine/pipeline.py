@@ -27,7 +27,7 @@ from holdfast.engine.recovered import in_header as record_in_header
 from holdfast.engine.recovered import recovered_execution
 from holdfast.engine.refusals import require_no_more_asked, told, unrecorded
 from holdfast.engine.refusals import require_passed as require_passed
-from holdfast.engine.results import Measured, plan_order, step_results
+from holdfast.engine.results import Measured, Moves, plan_order, step_results
 from holdfast.engine.saving import save_simulation, sweep_dossiers
 from holdfast.engine.simulator import NOTHING_TO_LAND, Hire, Simulated, Simulator, landable_of
 from holdfast.errors import Blocked, Conflict, HoldfastError, Interrupted, NeedsHuman, Tampering, UnknownId
@@ -246,8 +246,8 @@ class Pipeline:
             with self.locked():
                 if self._still_proves(verified, simulated):
                     return self._land(simulated, verified, decision, approved_by, job or job_of(simulated))
-            verified = self.simulator.verify(simulated)
             try:
+                verified = self.simulator.verify(simulated)
                 require_passed(verified)
                 decision = self._judged_again(simulated, verified, decision)
             except HoldfastError as error:
@@ -264,7 +264,7 @@ class Pipeline:
             custody = self._custody_of(simulated.report.id)
             stands = self.governance.require_open_gates(simulated, decision, custody, self._tree)
         except HoldfastError as error:
-            return self._refused(simulated, verified, error, so_far(self.governance, decision, approved_by))
+            return self._refused(simulated, verified, error, decision, approved_by)
         counting = tuple(judged.id for judged in stands.judged if judged.counts)
         papers = job._replace(simulation=simulated.report.id, decision=decision.id, approvals=counting)
         return self._execute(papers, counted(decision, stands, custody.approvals, approved_by), verified.receipts)
@@ -298,10 +298,15 @@ class Pipeline:
     ) -> Execution:
         """A change that was tried and must not land is in the records too: ABORTED, with the reason."""
         with self.locked():
-            return self._refused(simulated, verified, failure, so_far(self.governance, decision, said))
+            return self._refused(simulated, verified, failure, decision, said)
 
-    def _refused(self, simulated: Simulated, verified: Verified, failure: HoldfastError, assent: Assent) -> Execution:
+    def _refused(
+        self, simulated: Simulated, verified: Verified, failure: HoldfastError, decision: Decision | None, said: str
+    ) -> Execution:
         job = job_of(simulated)
+        if decision is not None:
+            job = job._replace(simulation=simulated.report.id, decision=decision.id)
+        assent = so_far(self.governance, decision, said)
         execution = replace(self._fresh(job, assent, verified.receipts), errors=(failure.message,))
         transaction = Transaction(self.site, execution.id, {})
         work = CarryOut(transaction, execution)
@@ -347,8 +352,8 @@ class Pipeline:
         return done
 
     def _with_steps(self, job: Job, work: CarryOut, transaction: Transaction, deeds: Sequence[Deed]) -> Execution:
-        times = transaction.times_ns
-        measured = Measured(transaction.ops, times, transaction.reads, work.found, bool(times))
+        moves = Moves(transaction.times_ns, transaction.finished)
+        measured = Measured(transaction.ops, moves, transaction.reads, work.found)
         return replace(work.execution, steps=step_results(job.steps, measured, work.execution, deeds))
 
     def raise_failure(self) -> None:

@@ -56,6 +56,11 @@ class Pulse(NamedTuple):
             return "gone"
         return "silent" if now_ns - self.at_ns > SILENT_NS else "alive"
 
+    def worked_at(self, now_ns: int) -> int:
+        """How long the run has worked by then: who looks need not wait for the next beat, and all see the same."""
+        since_ms = max(0, now_ns - self.at_ns) // 1_000_000
+        return self.worked_ms + (since_ms if self.life(now_ns) == "alive" else 0)
+
 
 def write_pulse(state: Root, pulse: Pulse) -> None:
     """Not synced: after a power cut there is no process either."""

@@ -29,13 +29,14 @@ from holdfast.engine.simulator import Simulated
 from holdfast.errors import Conflict
 from holdfast.gates.secrets import masked
 from holdfast.model.changeset import Change, ChangeSet, Observation, change_set
-from holdfast.model.image import Image
+from holdfast.model.image import Image, has_special_rights
 from holdfast.model.path import ancestors_of, printable
 from holdfast.model.plan import Plan, step_id
 from holdfast.model.simulation import ByProduct, SimulatedStep, Simulation
 from holdfast.simulation.report import Performed, step_report
 from holdfast.simulation.reports import StepReports
 from holdfast.store.large_blobs import LargeBlobs
+from holdfast.workspace.caches import cached_paths
 from holdfast.workspace.hidden import Roots, masked_paths, matches
 from holdfast.workspace.ignored import ignored_paths
 from holdfast.workspace.laying import Collision, Laid, lay
@@ -146,7 +147,10 @@ def _ignored(site: Site, plan: Plan, changes: list[Change], keep: tuple[str, ...
     """B3. A path that a step of the plan names is no by-product, nor one that configuration keeps."""
     named = set(plan.affected_paths)
     asked = [f"{change.path}/" if _is_directory(change) else change.path for change in changes]
-    found = ignored_paths(site, asked)
+    caches = cached_paths(
+        [change.path for change in changes], lambda path: os.path.lexists(os.path.join(site.path, path))
+    )
+    found = ignored_paths(site, asked) | caches
     dropped = {p for p in found if p not in named and not matches(p, keep)}
     landing = (change.path for change in changes if change.post is not None and change.path not in dropped)
     return frozenset(dropped.difference(*map(ancestors_of, landing)))
@@ -226,7 +230,9 @@ def _dangers(plan: Plan, changes: ChangeSet) -> Iterator[str]:
             continue
         known = change.pre.xattrs if change.pre is not None else ()
         gained = [name for name, value in change.post.xattrs if name.startswith(_POWERS) and (name, value) not in known]
-        if change.post.mode & _set_id(change.post):
+        if change.pre is not None and change.pre.kind == change.post.kind == "file" and has_special_rights(change.pre):
+            yield f"{printable(change.path)}: it runs with special rights (set-id or capability); they would be lost"
+        elif change.post.mode & _set_id(change.post):
             yield f"{printable(change.path)}: set-id bits in its mode {change.post.mode:04o}"
         elif gained:
             yield f"{printable(change.path)}: the attribute {printable(gained[0])}, which can give powers"

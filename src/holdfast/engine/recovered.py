@@ -19,7 +19,16 @@ from holdfast.errors import HoldfastError
 from holdfast.execution.services import Deed
 from holdfast.model.canonical import Json
 from holdfast.model.changeset import images_digest
-from holdfast.model.execution import NOT_FINISHED, Divergence, Execution, Moment, Receipt, Status, advanced
+from holdfast.model.execution import (
+    TAKEN_BACK,
+    TAKEN_BACK_IN_PART,
+    Divergence,
+    Execution,
+    Moment,
+    Receipt,
+    Status,
+    advanced,
+)
 from holdfast.model.image import Image
 from holdfast.model.path import parent_of, printable
 from holdfast.settlement.record import is_open
@@ -39,6 +48,8 @@ _ON_THE_WAY: tuple[Status, ...] = (
 )  # fmt: skip
 _NOT_TOLD = "the process that began it ended first"
 _UNKNOWN_DEED = "its outcome was not recorded before the process ended"
+_COULD_NOT_BEGIN = "it could not begin; why was not recorded before the process ended"
+_KNOWN_FROM = "the journal says so"
 
 
 def in_header(execution: Execution, reports: Sequence[StepReport]) -> dict[str, Json]:
@@ -72,7 +83,7 @@ def recovered_execution(site: Site, found: Unsettled, entry: Entry | None) -> Ex
         ended = _measured(begun, found, measured)  # whoever began it came as far as its entry
     else:
         ended = _ended(begun, found, measured, deeds)
-    seen = Measured(log.ops, (), _reads(found.header, measured), measured.image, moved=True)
+    seen = Measured(log.ops, None, _reads(found.header, measured), measured.image)
     return replace(ended, steps=step_results(reports, seen, ended, deeds))
 
 
@@ -155,8 +166,10 @@ def _ended(begun: Execution, found: Unsettled, measured: _Ended, deeds: Sequence
         for status in _reached(begun, found, deeds):
             begun = advanced(begun, status, now)
         begun = advanced(begun, "FAILED", now)
-    taken_back = (*begun.taken_back, *found.taken_back)
-    begun = replace(begun, errors=begun.errors or (NOT_FINISHED,), taken_back=taken_back)
+    why = TAKEN_BACK if found.outcome == "ABORTED" else TAKEN_BACK_IN_PART
+    # While it waited, its entry said the other of the two.
+    errors = tuple(why if error in (TAKEN_BACK, TAKEN_BACK_IN_PART) else error for error in begun.errors) or (why,)
+    begun = replace(begun, errors=errors, taken_back=(*begun.taken_back, *found.taken_back))
     begun = _measured(begun, found, measured)
     if found.outcome == "OPEN":
         return begun
@@ -168,10 +181,10 @@ def _ended(begun: Execution, found: Unsettled, measured: _Ended, deeds: Sequence
 
 def _reached(begun: Execution, found: Unsettled, deeds: Sequence[Deed]) -> tuple[Status, ...]:
     """What it came to after it was prepared, as far as the disk proves it: something had moved, or a service action
-    was done, which comes after the paths were verified. How far it came beyond that nobody knows."""
+    was begun, which comes after the paths were verified. How far it came beyond that nobody knows."""
     if begun.status != "BACKING_UP":
         return ()
-    if any(not deed.failure for deed in deeds):
+    if any(deed.is_begun for deed in deeds):
         return "APPLYING", "VERIFYING"
     return ("APPLYING",) if found.had_moved else ()
 
@@ -188,7 +201,7 @@ def _measured(execution: Execution, found: Unsettled, measured: _Ended) -> Execu
         execution,
         before_digest=images_digest((path, measured.pre[path]) for path in others),
         after_digest=images_digest((path, wanted[path]) for path in others),
-        proven=len(others),
+        proven=0 if found.outcome == "COMMITTED" else len(others),
         divergence=(*execution.divergence, *told.values()),
     )
 
@@ -201,15 +214,24 @@ def _reads(header: Mapping[str, Json], measured: _Ended) -> dict[str, Image]:
 
 
 def _deeds(site: Site, found: Unsettled) -> tuple[Deed, ...]:
-    announced = found.header.get("services")
-    if not isinstance(announced, list):
+    """The service actions that were reached, in order."""
+    if not isinstance(found.header.get("services"), list):
         return ()
     directory = site.state.open_directory(f"{JOURNAL}/{found.txn}")
     try:
-        done = Effects(site.calls, directory).done_numbers()
+        courses = Effects(site.calls, directory).courses()
     finally:
         site.calls.close(directory)
-    return tuple(Deed(0, 0, "" if number in done else _UNKNOWN_DEED) for number in range(len(announced)))
+    return tuple(
+        Deed(
+            0,
+            0,
+            failure="" if course.is_done else _UNKNOWN_DEED if course.is_begun else _COULD_NOT_BEGIN,
+            is_begun=course.is_begun,
+            taken_back=_KNOWN_FROM if course.is_taken_back else "",
+        )
+        for course in courses
+    )
 
 
 def _receipt(row: Mapping[str, Any]) -> Receipt:

@@ -20,11 +20,12 @@ _NAMES_OF_THE_POLICY = frozenset({"id", "digest", "policy", "gate_version"})
 
 
 class Replay(NamedTuple):
-    """`verdict`: same, inputs gone, or what is different."""
+    """`verdict`: same, inputs gone, what is different, or why nothing was `decided` again."""
 
     id: str
     recorded: str
     verdict: str
+    decided: bool
 
 
 def replay_all(site: Site, ledger: Ledger) -> tuple[Replay, ...]:
@@ -33,22 +34,23 @@ def replay_all(site: Site, ledger: Ledger) -> tuple[Replay, ...]:
     for entry in ledger.entries():
         if entry.kind == "decision":
             body = entry.body
-            found.append(Replay(str(body["id"]), str(body["verdict"]), _again(site, body)))
+            found.append(Replay(str(body["id"]), str(body["verdict"]), *_again(site, body)))
     return tuple(found)
 
 
-def _again(site: Site, body: Mapping[str, Json]) -> str:
+def _again(site: Site, body: Mapping[str, Json]) -> tuple[str, bool]:
+    """The verdict, and whether it is one of the gate."""
     version = body["gate_version"]
     if version not in _COMPARABLE:
-        return f"made by gate version {version}; this is version {GATE_VERSION}"
+        return f"made by gate version {version}; this is version {GATE_VERSION}", False
     inputs = str(body["inputs"])
     try:
         decision = replayed(Blobs(site.state).get(inputs))
     except FileNotFoundError:
-        return "inputs gone"
+        return "inputs gone", False
     except (Tampering, HoldfastError) as error:
-        return error.message
+        return error.message, False
     again = decision_body(Judged(decision, inputs))
     passed_over = _NAMES_OF_THE_POLICY if version != GATE_VERSION else frozenset[str]()
     same = all(again[key] == body.get(key) for key in again.keys() - passed_over)
-    return "same" if same else f"now {decision.verdict}, risk {decision.risk_effective}"
+    return "same" if same else f"now {decision.verdict}, risk {decision.risk_effective}", True

@@ -4,6 +4,9 @@ The rehearsal's reports say which paths each step is about, in order; the look a
 stands there. A step matches when what it wanted to be there, or gone, is, and each of its paths holds exactly the image
 that was planned. A service step matches when its action was done.
 
+Of a change that did not land each step is one of these: never begun; begun, and taken back; or begun, and it stands.
+How far the files came is known from their operations (`_Extents`), of a service from its deed.
+
 A path moves once (G5 of `workspace.staging`), so what stands at a path is the work of the last step on it. An earlier
 step on that path names that one in `superseded_by`, and what it reports as found there is what the later one left.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, overload
+from typing import Literal, NamedTuple, overload
 
 from holdfast.execution.services import Deed
 from holdfast.model.changeset import Change, ChangeSet
@@ -26,13 +29,27 @@ from holdfast.simulation.rehearsal import StepReport
 from holdfast.store.journal import Op
 
 _ALL_OR_NOTHING = "not done, because the whole change failed"
+_NEVER_BEGUN = "not done, because something before it failed"
+_TAKEN_BACK = "done, and taken back, because the whole change failed"
+_PARTLY_TAKEN_BACK = "begun, and taken back, because the whole change failed"
+_TAKEN_BACK_AFTER_A_CRASH = "taken back, as far as it was done before the process ended"
+_STANDS = "done, and it stands: it was not taken back"
+_PARTLY_STANDS = "begun, and not taken back"
 _NOT_AMONG = "not done: it is not among what landed"
 _PROGRAMS = ("run", "agent", "service")
-_NOT_REACHED = Deed(0, 0, "not done, because something before it failed")
+_NOT_REACHED = Deed(0, 0, _NEVER_BEGUN, is_begun=False)
 _ACTION_TYPES: Mapping[str, ActionType] = {
     "write": "WRITE", "update": "UPDATE", "create": "CREATE", "delete": "DELETE", "move": "MOVE", "chmod": "CHMOD",
     "symlink": "SYMLINK", "read": "READ", "run": "RUN", "agent": "AGENT", "service": "SERVICE",
 }  # fmt: skip
+
+# How far a step came: some of its paths may have moved, and others not.
+Extent = Literal["none", "some", "all", "unknown"]
+_BACK: Mapping[Extent, str] = {
+    "some": _PARTLY_TAKEN_BACK, "all": _TAKEN_BACK, "unknown": _TAKEN_BACK_AFTER_A_CRASH,
+}  # fmt: skip
+_NOT_BACK: Mapping[Extent, str] = {"some": _PARTLY_STANDS, "all": _STANDS, "unknown": _PARTLY_STANDS}
+_DONE: Mapping[Extent, str] = {"some": "begun", "all": "done", "unknown": "done at least in part"}
 
 # What stands at a path now.
 Found = Callable[[str], Image | None]
@@ -46,7 +63,10 @@ class Steps:
         self._covering: dict[str, int] = {}  # directories that were deleted or moved, with all that was in them
         for report in reports:
             for path in _named(report):
-                self._last[path] = report.number
+                if report.operation == "read":
+                    self._last.setdefault(path, report.number)  # it overtakes nothing
+                else:
+                    self._last[path] = report.number
             if report.operation in ("delete", "move"):
                 self._covering.update((path, report.number) for path in (report.target, *_destination(report)))
             if self._covering and report.operation != "delete":
@@ -78,23 +98,30 @@ def plan_order(reports: Sequence[StepReport], change_set: ChangeSet) -> Sequence
     return Steps(reports, _planned(change_set)).order(change_set.changes) if reports else ()
 
 
+class Moves(NamedTuple):
+    """When each operation that was begun began, and how many of them were done."""
+
+    times_ns: Sequence[int]
+    finished: int
+
+
 class Measured(NamedTuple):
-    """What a transaction came to: its operations and when each began, as far as that is known; and what a look
-    afterwards found. `moved`: something may have moved.
+    """What a transaction came to: its operations, how far they came, and what a look afterwards found.
+
+    `moves` is None where another process came to its end, which took with it how far it was.
     """
 
     ops: Sequence[Op]
-    times_ns: Sequence[int]
+    moves: Moves | None
     reads: Mapping[str, Image]
     found: Found
-    moved: bool
 
 
 def step_results(
     reports: Sequence[StepReport], measured: Measured, execution: Execution, deeds: Sequence[Deed] = ()
 ) -> Sequence[StepResult]:
     """One result a step, in the plan's order; `deeds` are the service actions, as far as they came."""
-    times = measured.times_ns
+    times = measured.moves.times_ns if measured.moves is not None else ()
     begun = _Places(measured.ops, len(times))
     started, completed = array("q"), array("q")
     acting: dict[str, Deed] = {}
@@ -112,6 +139,18 @@ def step_results(
     return StepResults(reports, started, completed, execution, acting, measured)
 
 
+class _CameTo(NamedTuple):
+    """The part of a result that differs between what landed, what went back and what happened outside the files."""
+
+    success: bool
+    matches: bool
+    change: str
+    error: str
+    rollback_invoked: bool = False
+    rollback_succeeded: bool = False
+    was_reached: bool = True
+
+
 class _Places:
     """Where the last operation on each path that was begun stands in the order; the next one begins when it ends.
 
@@ -125,6 +164,42 @@ class _Places:
     def last_of(self, path: str) -> int | None:
         found = bisect_right(self._paths, path) - 1
         return self._order[found] if found >= 0 and self._paths[found] == path else None
+
+
+class _Extents:
+    """How far each step came that is no service action: its paths, or else those around it in the plan's order.
+
+    Only while paths move it differs from step to step: before that none is begun, after that all are done.
+    """
+
+    def __init__(self, steps: Steps, measured: Measured, execution: Execution) -> None:
+        statuses = {moment.status for moment in execution.history}
+        self._of_all: Extent | None = None
+        if "APPLYING" not in statuses:
+            self._of_all = "none"
+        elif "VERIFYING" in statuses:
+            self._of_all = "all"
+        elif measured.moves is None:
+            self._of_all = "unknown"
+        begun, finished = (len(measured.moves.times_ns), measured.moves.finished) if measured.moves else (0, 0)
+        self._begun: set[str | int] = set()  # paths, and the numbers of the steps whose work they are
+        self._unfinished: set[str | int] = set()
+        if self._of_all is None:
+            for place, op in enumerate(measured.ops):
+                if place < begun:
+                    self._begun.update((op.path, steps.last_on(op.path)))
+                if place >= finished:
+                    self._unfinished.update((op.path, steps.last_on(op.path)))
+        self._furthest = max((number for number in self._begun if isinstance(number, int)), default=-1)
+
+    def of(self, report: StepReport) -> Extent:
+        if self._of_all is not None:
+            return self._of_all
+        own = {report.number, *_named(report)}
+        if not own & self._begun:
+            moves_nothing = not own & self._unfinished
+            return "all" if moves_nothing and report.number < self._furthest else "none"
+        return "some" if own & self._unfinished else "all"
 
 
 class StepResults(Sequence[StepResult]):
@@ -143,8 +218,8 @@ class StepResults(Sequence[StepResult]):
         self._started = started
         self._completed = completed
         self._landed = execution.status in ("COMPLETED", "PARTIAL")
+        self._has_begun = any(moment.status == "APPLYING" for moment in execution.history)
         self._rolled_back = execution.status == "ROLLED_BACK"
-        self._moved = measured.moved
         self._acting = acting
         self._details = {item.path: item.detail for item in reversed(execution.divergence)}
         self._found = measured.found
@@ -155,6 +230,7 @@ class StepResults(Sequence[StepResult]):
             self._pre.setdefault(op.path, op.pre.image if op.pre is not None else None)
             self._post[op.path] = op.post.image if op.post is not None else None
         self._steps = Steps(reports, self._post.get)
+        self._extents = _Extents(self._steps, measured, execution)
         self._wrong: dict[int, str] = {}
         if self._landed:
             for path, image in self._post.items():
@@ -175,29 +251,25 @@ class StepResults(Sequence[StepResult]):
 
     def _result(self, report: StepReport, started_ns: int, completed_ns: int) -> StepResult:
         deed = self._acting.get(report.step_id)
-        failure = deed.failure if deed is not None else self._failure(report)
-        done = self._landed and not failure
-        # What a step only relied on is nobody's to hold still: it was so when the step was done, and is not any more.
-        wrong = self._wrong.get(report.number) if done else None
-        if done:
-            error = f"{printable(wrong)} was changed meanwhile" if wrong is not None else ""
+        if deed is not None:
+            came_to = self._acted(report, deed)
         else:
-            error = failure or self._details.get(report.target, _ALL_OR_NOTHING)
+            came_to = self._landed_as(report) if self._landed else self._went_back(report)
         image = None if report.operation in _PROGRAMS else self._found(_result_path(report))
         return StepResult(
             step_id=report.step_id,
             operation=report.operation,
             target=report.target,
-            started_ns=started_ns,
-            completed_ns=completed_ns,
+            started_ns=started_ns if came_to.was_reached else None,
+            completed_ns=completed_ns if came_to.was_reached else None,
             precondition_met=report.precondition_met,
             precondition_detail=report.detail,
-            expected_vs_actual_match=done and wrong is None,
-            actual_state_change=self._change(report, done=done),
-            success=done,
-            rollback_invoked=self._moved and not self._landed,
-            rollback_succeeded=self._moved and not self._landed and self._is_as_before(report),
-            error_message=error,
+            expected_vs_actual_match=came_to.matches,
+            actual_state_change=came_to.change,
+            success=came_to.success,
+            rollback_invoked=came_to.rollback_invoked,
+            rollback_succeeded=came_to.rollback_succeeded,
+            error_message=came_to.error,
             action_type=_ACTION_TYPES.get(report.operation, "WRITE"),
             superseded_by=self._superseded(report),
             type=image.kind if image is not None else "",
@@ -206,10 +278,64 @@ class StepResults(Sequence[StepResult]):
             digest=image.digest if image is not None else "",
         )
 
+    def _acted(self, report: StepReport, deed: Deed) -> _CameTo:
+        """A service action: known from its deed, since there is nothing to look at."""
+        what = report.detail.partition(", after the files")[0]
+        stands = deed.is_begun and not deed.taken_back
+        if not deed.is_begun:
+            change, error = "none", self._details.get(report.target, deed.failure)
+        elif deed.failure:
+            change, error = "not known: it was begun and failed", deed.failure
+            if deed.stands:
+                error = f"{error}; what it did, if anything, stands: {deed.stands}"
+        elif self._landed or deed.taken_back:
+            change, error = what, _TAKEN_BACK if deed.taken_back else ""
+        else:
+            change = what
+            why = deed.stands or self._details.get(report.target)
+            error = f"done, and it stands: {why}" if why else _STANDS
+        return _CameTo(
+            success=stands and not deed.failure,
+            matches=stands and not deed.failure,
+            change=f"{change}, then taken back: {deed.taken_back}" if deed.taken_back else change,
+            error=error,
+            rollback_invoked=bool(deed.taken_back or deed.stands),
+            rollback_succeeded=bool(deed.taken_back),
+            was_reached=deed is not _NOT_REACHED,
+        )
+
+    def _landed_as(self, report: StepReport) -> _CameTo:
+        failure = self._failure(report)
+        if failure:
+            return _CameTo(success=False, matches=False, change=self._change(report), error=failure)
+        # What a step only relied on is nobody's to hold still: it was so when the step was done, and is not any more.
+        wrong = self._wrong.get(report.number)
+        error = f"{printable(wrong)} was changed meanwhile" if wrong is not None else ""
+        return _CameTo(success=True, matches=wrong is None, change=self._change(report), error=error)
+
+    def _went_back(self, report: StepReport) -> _CameTo:
+        extent = self._extents.of(report)
+        met = next((path for path in _named(report) if path in self._details), "")
+        if extent == "none":
+            error = self._details.get(met) or (_NEVER_BEGUN if self._has_begun else _ALL_OR_NOTHING)
+            return _CameTo(success=False, matches=False, change="none", error=error, was_reached=False)
+        as_before = self._rolled_back or self._is_as_before(report)
+        stands = not as_before and extent == "all" and self._is_as_planned(report)
+        if as_before or stands or not met:
+            error = (_BACK if as_before else _NOT_BACK)[extent]
+        else:
+            error = f"{_DONE[extent]}, but {printable(met)} {self._details[met]}"
+        return _CameTo(
+            success=stands,
+            matches=stands,
+            change="none; rolled back" if as_before else self._not_as_before(report),
+            error=error,
+            rollback_invoked=True,
+            rollback_succeeded=as_before,
+        )
+
     def _failure(self, report: StepReport) -> str:
         """Why a step that is no service action does not match what stands; nothing where it does."""
-        if not self._landed:
-            return ""
         for path, is_wanted in _wants(report):
             if self._steps.last_on(path) == report.number:
                 if is_wanted and path not in self._post:
@@ -220,32 +346,34 @@ class StepResults(Sequence[StepResult]):
         return f"{printable(wrong)} is not what was planned" if wrong is not None and wrong in self._pre else ""
 
     def _is_as_before(self, report: StepReport) -> bool:
-        """Of its own paths, where not everything went back; what happened outside the files has none to look at."""
-        if self._rolled_back or report.operation == "service":
-            return self._rolled_back
+        """Of its own paths, where not everything went back."""
         looked = [(path, self._found(path)) for path in _named(report) if path in self._pre]
         return all(found == self._pre[path] for path, found in looked)
+
+    def _is_as_planned(self, report: StepReport) -> bool:
+        return all(self._found(path) == self._post[path] for path in _named(report) if path in self._post)
+
+    def _not_as_before(self, report: StepReport) -> str:
+        if report.operation in _PROGRAMS:
+            left = sum(self._found(path) != self._pre[path] for path in report.affected if path in self._pre)
+            return f"not as before: {counted(left, 'path')}"
+        return f"not as before: {described(self._found(_result_path(report)))}"
 
     def _superseded(self, report: StepReport) -> str:
         """The last step that overtook one of this one's paths."""
         last = max((self._steps.last_on(path) for path in _named(report)), default=-1)
         return step_id(last) if last > report.number else ""
 
-    def _change(self, report: StepReport, *, done: bool) -> str:
-        if report.operation == "service":
-            return report.detail.partition(", after the files")[0] if done else "none"
+    def _change(self, report: StepReport) -> str:
+        """What a step that landed changed."""
         if report.operation in _PROGRAMS:
             mine = [path for path in report.affected if self._steps.last_on(path) == report.number]
             standing = sum(path in self._post and self._found(path) == self._post[path] for path in mine)
-            return f"changed {counted(standing, 'path')}" if self._landed and standing else "none"
+            return f"changed {counted(standing, 'path')}" if standing else "none"
         path = _result_path(report)
         found = self._found(path)
-        if not self._landed:
-            if not self._moved or found == self._pre.get(path, found):
-                return "none; rolled back" if self._moved and self._rolled_back else "none"
-            return f"not as before: {described(found)}"
         before = self._pre.get(path, found)
-        if found == before:
+        if found == before or report.operation == "read":
             return f"none: {described(found)}"
         if before is None:
             return f"created: {described(found)}"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.engine.checking import Verified
-from holdfast.engine.saving import load_simulation, save_simulation, seen_now
+from holdfast.engine.saving import load_simulation, require_together, save_simulation, seen_now
 from holdfast.engine.simulator import Simulated
-from holdfast.errors import Blocked, UnknownId
+from holdfast.errors import Blocked, Conflict, UnknownId
 from holdfast.model.simulation import Simulation
 from holdfast.simulation.reports import StepReports
 from holdfast.store.dossier import Dossiers
@@ -28,7 +28,12 @@ def resumed(site: Site, id: str, *, gated: bool = False) -> tuple[Simulated, Ver
         if not gated:
             raise
         raise Blocked(f"there is no report of this simulation: {error.message}", hint=error.hint) from error
-    seen = seen_now(site, kept.change_set)
+    try:
+        seen = seen_now(site, kept.change_set)
+    except Conflict:
+        # A change set that somebody edited says of the workspace what nobody simulated: that is told, and no conflict.
+        require_together(kept)
+        raise
     steps = StepReports(kept.report.steps, (), kept.report.at_ns)
     simulated = Simulated(kept.plan, kept.change_set, seen, kept.sources, steps, kept.report)
     report = kept.report

@@ -22,7 +22,7 @@ from holdfast.errors import Blocked, Conflict, HoldfastError, InvalidInput
 from holdfast.intake.roadmap import parse, tickable, ticked
 from holdfast.model.path import checked_path, printable
 from holdfast.model.task import Roadmap
-from holdfast.settings import load, places_of
+from holdfast.store.own_settings import settings_of
 from holdfast.workspace.site import Site
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.engine.pipeline import Pipeline
 
 NAMES = ("ROADMAP.md", "roadmap.md", "tasks.md", "TODO.md", "task_queue.json", ".taskmaster/tasks/tasks.json")
-MOST_BYTES = 64 << 20
+MOST_BYTES = 8 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PIECE = 1 << 20
 _TRIES = 5
@@ -46,7 +46,7 @@ class RoadmapFile:
         self._site = site
         self.path = checked_path(path)
         self._known: tuple[tuple[int, ...], bytes, Roadmap] | None = None
-        self._others = OtherWorkspaces(lambda: dict(load(places_of(site.path)).run.workspaces), NAMES, MOST_BYTES)
+        self._others = OtherWorkspaces(lambda: dict(settings_of(site.path).run.workspaces), NAMES, MOST_BYTES)
         self._told: Roadmap | None = None
 
     def read(self) -> tuple[bytes, Roadmap]:
@@ -93,8 +93,10 @@ class RoadmapFile:
             if after == data:
                 return False
             try:
-                pipeline.execute(self._job(pipeline, data, after, wanted), approved_by=by)
+                job = self._job(pipeline, data, after, wanted)
+                pipeline.execute(job, approved_by=by)
                 pipeline.raise_failure()
+                pipeline.simulator.checking.carry_over(job.change_set)
                 return True
             except (Conflict, Blocked):
                 self._known = None  # it is not what it was; look again
@@ -167,7 +169,7 @@ def _inside(site: Site, given: str) -> str:
     """Relative to where the person is, if they are in the workspace, and to the workspace otherwise."""
     absolute = os.path.abspath(given)
     root = os.path.realpath(site.path)
-    for base in (site.path, root):
+    for base in (site.path, root, site.seen_at):
         if absolute.startswith(base.rstrip("/") + "/"):
             return checked_path(os.path.relpath(absolute, base))
     if not os.path.isabs(given):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 
+from holdfast.checks.words import acceptance_in
 from holdfast.engine.orders import LandOrder, Order, order_from, packed
 from holdfast.engine.roadmap_rules import RoadmapRules
 from holdfast.errors import InvalidInput, InvalidPath, Tampering, UnknownId
@@ -17,6 +18,7 @@ from holdfast.intake.roadmap.acceptance import command_of
 from holdfast.model.path import checked_path
 from holdfast.model.run import RunRecord
 from holdfast.model.task import Task, TaskRecord
+from holdfast.planning.recovery import repeats_in
 from holdfast.planning.task_words import TaskText, texts_of
 from holdfast.store.large_blobs import LargeBlobs
 
@@ -25,14 +27,16 @@ _FRESH = 1000
 
 class RoadmapOrders:
     """`rules` gives the present reading of the roadmap, `route` names the agent for a task, `base` the tree it is for
-    (empty where all work is done here), `finds` tells whether those who work now would find such a tree."""
+    (empty where all work is done here), `tested` tells whether its tests can run here, `finds` whether those who work
+    now would find such a tree."""
 
     def __init__(
         self, run: RunRecord, blobs: LargeBlobs, rules: Callable[[], RoadmapRules], route: Callable[[Task], str],
         base: Callable[[], str], *, mirrored: bool, finds: Callable[[str], bool],
+        tested: Callable[[], bool] = bool,
     ) -> None:  # fmt: skip
         self._run, self._blobs, self._rules, self._route = run, blobs, rules, route
-        self._base, self._mirrored, self._finds = base, mirrored, finds
+        self._base, self._mirrored, self._finds, self._tested = base, mirrored, finds, tested
         # Orders that this process wrote lately, by digest: what is named by its content need not be read again.
         self._fresh: dict[str, Order] = {}
 
@@ -76,7 +80,8 @@ class RoadmapOrders:
             intent=_intent(task, together),
             words=text.whole,
             files=tuple(_plain(text.files)),
-            expected=tuple(_plain(text.expected)),
+            # Each task of a group is measured by itself, where it lands (L7 of `lane`).
+            expected=() if together else tuple(_plain(text.expected)),
             accept=accept if record.part + 1 >= record.parts else (),
             mends=options.mends,
             within_ms=options.within_ms,
@@ -87,6 +92,8 @@ class RoadmapOrders:
             model=options.model,
             verify_mode="agent" if options.verify_mode == "agent" else "auto",
             plan_first=options.plan_first,
+            tested=self._tested(),
+            repeats=repeats_in(record.tried, record.agent),
         )
 
 
@@ -110,6 +117,7 @@ def _land_order(run: RunRecord, order: Order, record: TaskRecord) -> LandOrder:
         checkpoint=options.checkpoint != "none",
         tick=(record.task, *order.together) if options.sync and record.part + 1 >= record.parts else (),
         roadmap=run.roadmap,
+        unverified=record.unverified,
     )
 
 
@@ -138,5 +146,5 @@ def _commands(tasks: Sequence[Task]) -> Iterator[tuple[str, ...]]:
             argv = command_of(task.accept)
         except InvalidInput as error:
             raise InvalidInput(f"{task.number or task.id}: {error.message}", hint=error.hint) from None
-        if argv:
-            yield argv
+        lines = "\n".join((task.body, *(item.text for item in task.subtasks)))
+        yield from dict.fromkeys((*([argv] if argv else []), *acceptance_in(lines)))

@@ -5,6 +5,8 @@ Everything here follows from the roadmap, the book and the options: `planning` h
 Invariants
   G1  A group is made of tasks that nobody has begun; what is under way stays what its order says, whatever the roadmap
       says by now. A task that somebody was asked for together with another is not begun while that one is under way.
+  G2  A group is tried twice, and never with the last attempt. Then the task that it was named by goes on alone, and the
+      others, which may not be at fault, without it: nobody is held back by what another one of a group lacks.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from holdfast.planning.task_words import parts_of
 
 _MS = 1_000_000
 _FEW = 32
+# How often a group is tried.
+_TOGETHER = 2
 # What is worked on, lands, or waits to land.
 UNDER_WAY: tuple[TaskState, ...] = ("IN_PROGRESS", "VALIDATING", "NEEDS_REVIEW")
 _NONE_YET: Mapping[str, str] = MappingProxyType({})
@@ -52,7 +56,7 @@ class RoadmapRules:
         self.groups = self._grouped()
         self._graph = graph_of(roadmap, [group.ids for group in self.groups])
         self._group = {group.ids[0]: group for group in self.groups}
-        self._landed_groups: list[str] = []
+        self._ended_groups: list[str] = []
         self._frontier = Frontier(self._graph, {id: record.state for id, record in book.records.items()})
         self._policy = RecoveryPolicy(options.adaptive, options.recovery, options.attempts, options.on_failure)
 
@@ -64,14 +68,14 @@ class RoadmapRules:
     def moved(self, record: TaskRecord) -> None:
         if record.task in self._graph.number and self._graph.order[self._graph.number[record.task]] == record.task:
             self._frontier.moved(record.task, record.state)
-
-        if record.state == "COMPLETED" and record.task in self._group:
-            self._landed_groups.append(record.task)
+        if (record.settled or self._goes_alone(record)) and record.task in self._group:
+            self._ended_groups.append(record.task)
 
     @property
     def outdated(self) -> bool:
-        """Did a group land without some of its tasks? They have no node of their own here, and are still to do."""
-        return any(self.together(leader) for leader in self._landed_groups)
+        """Did a group land without some of its tasks, or not land? They have no node of their own here, and are still
+        to do."""
+        return any(self.together(leader) for leader in self._ended_groups)
 
     def has(self, task: str) -> bool:
         return task in self._tasks
@@ -92,14 +96,20 @@ class RoadmapRules:
                 yield self._tasks[id]
 
     def _grouped(self) -> tuple[Group, ...]:
-        """G1."""
+        """G1, G2."""
         if self._options.group == "off":
             return ()
-        begun = {id for id, record in self._book.records.items() if record.state != "PENDING"} | set(self._with_others)
+        records = self._book.records
+        over = {id for id, record in records.items() if record.state != "PENDING" or self._goes_alone(record)}
+        begun = over | set(self._with_others)
         free = self.roadmap._replace(
             tasks=tuple(task._replace(done=task.done or task.id in begun) for task in self.roadmap.tasks)
         )
         return groups_of(free, graph_of(free), self._options.group)
+
+    def _goes_alone(self, record: TaskRecord) -> bool:
+        """G2."""
+        return len(record.tried) >= max(1, min(_TOGETHER, self._options.attempts - 1))
 
     def landing(self, worked: Sequence[str], *, in_turn: bool = True) -> str:
         known = [id for id in worked if id in self._graph.number]

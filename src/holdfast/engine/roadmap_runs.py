@@ -12,21 +12,24 @@ Invariants
       behind as one that was interrupted.
   S4  Where a run was killed, no other is begun before it went on: what it had begun to land must be known first.
   S5  An answer is to one question, by its number and what it showed; to any other it is none (K4 of `taskbook`).
-  S6  Whoever starts a run, answers, or has boxes set does so under the name that approvals are counted by.
+  S6  Whoever starts a run, stops it, answers, or has boxes set does so under the name that approvals are counted by.
   S7  From the look whether an undo may be, until its tasks have followed, no run can begin: the lock of S1 is held.
+  S8  Nothing that is only taken for a task is begun without a person who says that it is one: asked at the terminal,
+      by `take_guessed`, by naming it, or once and for all in their configuration. No other consent covers it.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from holdfast.agents.protocol import Agent, Person
 from holdfast.agents.readiness import readiness, require_person
 from holdfast.agents.registry import agent_named
+from holdfast.engine.answers import one_may_approve
 from holdfast.engine.durable import Database
 from holdfast.engine.durable_running import home_lock
 from holdfast.engine.expedition import Outfit, go
@@ -38,7 +41,9 @@ from holdfast.engine.listeners import Listeners
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.pulse import Pulse, read_pulse
 from holdfast.engine.roadmap_file import RoadmapFile, find_roadmap
+from holdfast.engine.roadmap_rules import UNDER_WAY
 from holdfast.engine.room import is_full
+from holdfast.engine.roster import roster, safe_mode_of
 from holdfast.engine.router import Choice
 from holdfast.engine.routing_file import decision_for, read_decisions
 from holdfast.engine.run_following import (
@@ -57,16 +62,17 @@ from holdfast.engine.run_following import (
 )
 from holdfast.engine.run_log import RunLog
 from holdfast.engine.run_preview import Preview, preview_of
-from holdfast.engine.run_requirements import require_startable, require_understood
-from holdfast.engine.run_standing import Standing, find_run, standing_of, stands, task_named
+from holdfast.engine.run_requirements import looked_ahead, require_startable, require_understood
+from holdfast.engine.run_standing import Standing, find_run, resume_with, standing_of, stands, task_named
 from holdfast.engine.stop_wish import StopWish
 from holdfast.engine.task_parts import require_last_first
 from holdfast.engine.taskbook import TaskBook, begin_run
-from holdfast.errors import Blocked, Conflict, HoldfastError, InvalidInput, Locked
+from holdfast.errors import ApprovalNeeded, Blocked, Conflict, HoldfastError, InvalidInput, Locked
 from holdfast.model.configuration import Budget
-from holdfast.model.run import AUTO, RunEvent, RunOptions, RunRecord, RunWatcher, fault_of
+from holdfast.model.path import printable
+from holdfast.model.run import AUTO, ChecksTried, RunEvent, RunOptions, RunRecord, RunWatcher, fault_of
 from holdfast.model.task import Roadmap, Task, TaskRecord, TaskState
-from holdfast.settlement.runs import ANSWER, answer_body, task_record
+from holdfast.settlement.runs import ANSWER, answer_body, run_from, task_record
 from holdfast.store.chain import Record
 from holdfast.store.runs import Runs, Said
 
@@ -88,8 +94,8 @@ _PLAIN, _ALONE = RunOptions(), Crew()
 
 
 class RoadmapRuns:
-    def __init__(self, pipeline: Pipeline, workspace: str, user: str, opening: Opening, warn: Callable[[str], None]):
-        self._pipeline, self._workspace, self._user, self._opening = pipeline, workspace, user, opening
+    def __init__(self, pipeline: Pipeline, workspace: str, opening: Opening, warn: Callable[[str], None]):
+        self._pipeline, self._workspace, self._opening = pipeline, workspace, opening
         self._warn = warn
         self._wish = StopWish(pipeline.site.state)
         self.listeners = Listeners(warn)
@@ -98,26 +104,51 @@ class RoadmapRuns:
 
     def start(
         self, roadmap: str = "", options: RunOptions = _PLAIN, crew: Crew = _ALONE, *, yes: bool = False,
-        database: str = "",
+        database: str = "", take_guessed: bool = False,
     ) -> RunRecord:  # fmt: skip
-        """A new run, until it ends or is stopped."""
-        path, _, chosen = self._chosen(roadmap, options, crew.agents)
+        """A new run, until it ends or is stopped. `take_guessed`: what is only taken for tasks is some (S8)."""
+        path, read, chosen = self._chosen(roadmap, options, crew.agents)
+        if not take_guessed and (guessed := self._guessed(read, chosen)):
+            name, amount = printable(path), f"{len(guessed)} task{'s' if len(guessed) > 1 else ''}"
+            raise ApprovalNeeded(
+                f"{amount} of {name} would begin, and its tasks do not say themselves that they are some",
+                hint=f"Nothing was begun. See them with: holdfast tasks {name}. "
+                f"If they are the tasks: holdfast run {name} --take-guessed",
+            )
+        self._require_somebody(chosen, _to_do(read, chosen), lambda task: self._hired(chosen, task, crew))
         self._require_startable(database)
+        checks = looked_ahead(self._pipeline, chosen, _to_do(read, chosen))
         with self._alone():
             self._require_none_killed()
             self._require_person(chosen.agent, crew)
             run = begin_run(self._pipeline, RunRecord("", path, chosen, by=self._me, yes=yes))
         try:
-            return self._go(run, crew, database)
+            return self._go(run, crew, database, checks)
         except HoldfastError as error:
             self._never_begun(run.id, error)
             raise
+
+    def guessed(self, roadmap: str = "", options: RunOptions = _PLAIN) -> tuple[str, tuple[Task, ...]]:
+        """The roadmap, and what a run over it would begin that is only taken for tasks: a person is asked (S8)."""
+        path, read, chosen = self._chosen(roadmap, options, {})
+        return path, self._guessed(read, chosen)
+
+    def _guessed(self, read: Roadmap, options: RunOptions) -> tuple[Task, ...]:
+        """None where the user's configuration takes them, or where they were named one by one."""
+        if read.confidence == "marked" or options.only or self._pipeline.governance.settings().run.guessed == "take":
+            return ()
+        return tuple(_to_do(read, options))
 
     def preview(self, roadmap: str = "", options: RunOptions = _PLAIN) -> Preview:
         """What `start` would do; nothing is written, not even that somebody asked."""
         path, read, chosen = self._chosen(roadmap, options, {})
         require_understood(self._pipeline)
-        return preview_of(path, read, chosen, lambda task: self._routed(chosen, task))
+
+        def route(task: Task) -> str:
+            return self._routed(chosen, task)
+
+        self._require_somebody(chosen, _to_do(read, chosen), route)
+        return preview_of(path, read, chosen, route)
 
     def resume(
         self,
@@ -144,18 +175,32 @@ class RoadmapRuns:
         self._require_startable(database)
         self._require_person(run.options.agent, crew)
         self._done_meanwhile(run)
-        return self._go(run, crew, database)
+        if run.yes and "after" not in run.options.ask:
+            self._said_yes(run)
+        standing, checks = self.standing(run.id), tuple[str, ...]()
+        if not any(record.proposal and record.state in UNDER_WAY for record in standing.records.values()):
+            left = [task for task, record in standing.rows() if record.state not in ("COMPLETED", "SKIPPED")]
+            self._require_somebody(run.options, left, lambda task: self._hired(run.options, task, crew))
+            checks = looked_ahead(self._pipeline, run.options, left)
+        return self._go(run, crew, database, checks)
 
     def _done_meanwhile(self, run: RunRecord) -> None:
         """What it left open may have been landed by another run since."""
         with self._alone():
             book = TaskBook(self._pipeline, run, lambda event: None)
             left = {record.task for record in book.records.values() if record.state in _LEFT_OPEN}
-            file, data, roadmap = self._read(run.roadmap)
-            open_ones = {task.id for task in roadmap.tasks if not task.done}
-            for record in landed_elsewhere(self._pipeline.records, file, data, left, open_ones, run.id) if left else ():
+            for record in self._landed_by_others(run, left).values() if left else ():
                 done = book.of(record.task)._replace(execution=record.execution, files=record.files, part=0, parts=0)
+                done = done._replace(unverified=record.unverified)
                 brought_back(book, [done], f"{record.run} landed it", record.commit)
+
+    def _said_yes(self, run: RunRecord) -> None:
+        """`--yes` counts for what waits, as it does for what will: whether it does is judged where it lands (L6 of
+        `lane`), and what it does not cover is asked again."""
+        with self._alone():
+            book = TaskBook(self._pipeline, run, lambda event: None)
+            covered = [each for each in book.in_state("NEEDS_REVIEW") if one_may_approve(self._pipeline.records, each)]
+            book.move_all((each._replace(state="VALIDATING", because=f"{run.by} said --yes"), None) for each in covered)
 
     def _never_begun(self, id: str, error: HoldfastError) -> None:
         """S3. Another run began in between, or the engine could not, after all. On a full disk that cannot be told."""
@@ -173,7 +218,10 @@ class RoadmapRuns:
         path = find_roadmap(self._pipeline.site, roadmap)
         read = with_landed(self._pipeline.records, *self._read(path))
         if not read.tasks:
-            raise InvalidInput(f"{path} has no tasks", hint="See docs/reference/roadmaps.md for what is read as one.")
+            why = "".join(f": {remark.text}" for remark in read.remarks[:1])
+            raise InvalidInput(
+                f"{path} has no tasks{why}", hint="See docs/reference/roadmaps.md for what is read as one."
+            )
         if options.agent not in (AUTO, *agents):
             self._require_usable(options.agent, options.budget)
         return path, read, options._replace(only=tuple(task_named(read, word) for word in options.only))
@@ -191,10 +239,20 @@ class RoadmapRuns:
         return found
 
     def _require_usable(self, name: str, budget: Budget) -> None:
-        settings = adjusted(self._pipeline.governance.settings(), name, budget)
-        health = readiness(agent_named(name, settings), settings).health
+        settings = self._pipeline.governance.settings()
+        health = readiness(agent_named(name, settings), adjusted(settings, name, budget)).health
         if not health.usable:
             raise InvalidInput(f"{name} cannot be given work: {health.why_not}", hint=health.hint)
+
+    def _require_somebody(self, options: RunOptions, tasks: Sequence[Task], route: Callable[[Task], str]) -> None:
+        """Blocked where no program can be given work: every task would only wait for a person, who could do nothing
+        about it but what is told here (S3). One whose breaker is open is waited for."""
+        if options.agent != AUTO or not tasks:
+            return
+        safe = safe_mode_of(roster(self._pipeline.governance.settings(), (), 0), (), 0, "")
+        if safe is not None and not any(_can(route, task) for task in tasks):
+            hint = f"Nothing was begun. {'. '.join(safe.ways_out)}: holdfast agents"
+            raise Blocked(f"safe mode: {'; '.join(safe.sentences)}", hint=hint)
 
     def _require_none_killed(self, besides: str = "") -> None:
         """S4. One that is being driven is found by its lock."""
@@ -203,10 +261,10 @@ class RoadmapRuns:
         if killed is not None:
             raise Blocked(
                 f"the run {killed.id} over {killed.roadmap} was interrupted, and is not settled",
-                hint=f"Go on with it first: holdfast resume {killed.id}",
+                hint=f"Go on with it first: {resume_with(run_from(killed.document), killed.id)}",
             )
 
-    def _go(self, run: RunRecord, crew: Crew, database: str) -> RunRecord:
+    def _go(self, run: RunRecord, crew: Crew, database: str, checks: tuple[str, ...]) -> RunRecord:
         log = RunLog(self._pipeline.site.state, self._warn)
         watcher = _serial((log, self.listeners, crew.watcher))
         outfit = Outfit(
@@ -223,8 +281,11 @@ class RoadmapRuns:
             stop=lambda: crew.stop() or self._wish.asked(run.id),
             warn=self._warn,
             person=crew.person,
-            mirrored=run.options.parallel > 1,
+            # The mirror of a branch's work tree has a repository of its own, which an agent can ask.
+            mirrored=run.options.parallel > 1 or self._pipeline.site.is_branch,
         )
+        if checks:
+            watcher(ChecksTried(run.id, checks))
         with self._alone():
             self._wish.forget(run.id)  # S2: it was about an earlier sitting
         try:
@@ -288,7 +349,7 @@ class RoadmapRuns:
     def stop(self, id: str = "", *, now: bool = False) -> RunRecord:
         """Ask the run to finish the landing that is under way, and to stop; with `now`, not even to finish that."""
         run = self.find(id)
-        self._wish.ask(run.id, self._user, now=now)
+        self._wish.ask(run.id, self._me, now=now)
         return run
 
     def stop_now_asked(self, run: str) -> bool:
@@ -315,13 +376,13 @@ class RoadmapRuns:
     def _asked_about(self, task: str, run: str, shown: TaskRecord | None) -> TaskRecord:
         """The question that is answered. One may be asked after this look: the book compares the numbers once more."""
         now = task_record(Runs(self._pipeline.records), run, task)
-        if now.state != "NEEDS_REVIEW" and shown is None:
-            raise InvalidInput(f"{task} does not wait for anybody", hint="Nothing was changed. See: holdfast tasks")
         if shown is not None and (now.state, now.asked, now.simulation) != (shown.state, shown.asked, shown.simulation):
             raise Conflict(
                 f"{task}: that question is not asked any more, since it went on meanwhile",
                 hint=f"Nothing was said. See what is asked now: holdfast review {task}",
             )
+        if now.state != "NEEDS_REVIEW":
+            raise InvalidInput(f"{task} does not wait for anybody", hint="Nothing was changed. See: holdfast tasks")
         return now
 
     def again(self, tasks: Sequence[str], run: str = "", because: str = "") -> list[TaskRecord]:
@@ -330,10 +391,16 @@ class RoadmapRuns:
             found = self.find(run)
             book = TaskBook(self._pipeline, found, lambda event: None)
             chosen = [book.of(self.resolve(task, found.id)) for task in tasks]
-            before = landed_before(self._pipeline.records, *self._read(found.roadmap), found.id)
-            earlier = {record.task: record for record in before if record.task not in book.records}
+            earlier = self._landed_by_others(found, {record.task for record in chosen}.difference(book.records))
             self._require_free([earlier.get(record.task, record) for record in chosen])
-            return moved_back(book, chosen, because or f"{self._user} asked for it again", anew=earlier)
+            return moved_back(book, chosen, because or f"{self._me} asked for it again")
+
+    def _landed_by_others(self, run: RunRecord, wanted: Container[str]) -> dict[str, TaskRecord]:
+        """Of these, what stands of other runs, whether the file shows it or not."""
+        file, data, roadmap = self._read(run.roadmap)
+        open_ones = {task.id for task in roadmap.tasks if not task.done}
+        found = landed_elsewhere(self._pipeline.records, file, data, wanted, open_ones, run.id)
+        return {record.task: record for record in found}
 
     def _read(self, roadmap: str) -> tuple[RoadmapFile, bytes, Roadmap]:
         file = RoadmapFile(self._pipeline.site, roadmap)
@@ -374,11 +441,15 @@ class RoadmapRuns:
         return Synced(ticked, back, commits, remarks, gone)
 
     def _tick_as_it_stands(self, id: str) -> bool:
-        """A box of what is to do is a person's own: they may have done it by hand."""
+        """A box of what is to do is a person's own: they may have done it by hand. What other runs landed counts as
+        it does for this one: once it was ticked, its box is a person's too (B1 of `landed_before`)."""
         standing, records = self.standing(id), self._pipeline.records
         landed = [record for record in standing.records.values() if record.execution and record.state == "COMPLETED"]
         wanted = {record.task: stands(records, record) for record in landed}
-        return RoadmapFile(self._pipeline.site, standing.run.roadmap).tick(self._pipeline, wanted, self._me)
+        file, data, roadmap = self._read(standing.run.roadmap)
+        others = {record.task for record in landed_before(records, file, data, roadmap, id) if record.execution}
+        wanted |= dict.fromkeys(others.difference(standing.records), True)
+        return file.tick(self._pipeline, wanted, self._me)
 
     # ── go back ──
 
@@ -451,6 +522,20 @@ class RoadmapRuns:
             yield
         finally:
             lock.__exit__(None, None, None)
+
+
+def _to_do(roadmap: Roadmap, options: RunOptions) -> list[Task]:
+    asked = roadmap.asked_for(options.only)
+    wanted = options.only or [task.id for task in asked.tasks]
+    return [task for task in asked.tasks if not task.done and not asked.why_held(task.id) and task.id in wanted]
+
+
+def _can(route: Callable[[Task], str], task: Task) -> bool:
+    """Whether somebody can have it: a person, who is no program."""
+    try:
+        return bool(route(task))
+    except (Blocked, InvalidInput):
+        return False
 
 
 def _serial(watchers: Sequence[RunWatcher]) -> RunWatcher:

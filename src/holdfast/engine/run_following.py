@@ -21,7 +21,7 @@ The caller holds the lock of the workspace's home: the book of a run has one wri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from holdfast.engine.landed_before import is_gone
@@ -30,7 +30,7 @@ from holdfast.engine.orders import plan_of
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.roadmap_file import RoadmapFile
 from holdfast.engine.roadmap_orders import kept_order, land_order_of
-from holdfast.engine.run_standing import find_run
+from holdfast.engine.run_standing import find_run, resume_with
 from holdfast.engine.taskbook import TaskBook
 from holdfast.errors import Blocked, HoldfastError, Tampering, UnknownId
 from holdfast.model.run import RunRecord
@@ -112,10 +112,10 @@ def _landed_as(pipeline: Pipeline, record: TaskRecord, executions: Collection[st
 
 def require_settled(found: Switched) -> None:
     """Blocked while it is not known what landed, or a task is under way over what would go or come back (F4)."""
-    resume = f"Go on first: holdfast resume {found.run.id}"
+    resume = f"Go on first: {resume_with(found.run, found.run.id)}"
     if found.unwritten:
         names, waits = _tasks(found.unwritten), any(record.state == "NEEDS_REVIEW" for record in found.unwritten)
-        hint = f"Answer first: holdfast review. Then: holdfast resume {found.run.id}" if waits else resume
+        hint = f"Answer first: holdfast review. Then: {resume_with(found.run, found.run.id)}" if waits else resume
         raise Blocked(f"{', '.join(names)}: landed, and the run was cut off before it could be written down", hint=hint)
     under_way = [record.task for record in (*found.gone, *found.back) if _is_under_way(record)]
     if under_way:
@@ -170,12 +170,9 @@ def _commits(pipeline: Pipeline, undo: str, every: Sequence[Switched], remarks: 
     return made
 
 
-def moved_back(
-    book: TaskBook, chosen: Sequence[TaskRecord], because: str, *, anew: Container[str] = ()
-) -> list[TaskRecord]:
-    """To PENDING, with those that were blocked: whether they still are is found out by the driver.
-
-    `anew`: tasks that this book does not have, and that are done by what an earlier run says."""
+def moved_back(book: TaskBook, chosen: Sequence[TaskRecord], because: str) -> list[TaskRecord]:
+    """To PENDING, with those that were blocked: whether they still are is found out by the driver. What this book does
+    not have yet may be done by what the file or an earlier run says: from then on it is not."""
     moved = [_fresh(record, because) for record in chosen]
     names = {record.task for record in chosen}
     freed = [
@@ -183,7 +180,7 @@ def moved_back(
         for record in book.in_state("BLOCKED")
         if record.task not in names and chosen
     ]
-    wanted = [record for record in (*moved, *freed) if record.task in anew or _moves(book.of(record.task), record)]
+    wanted = [record for record in (*moved, *freed) if _moves(book.records.get(record.task), record)]
     book.move_all((record, None) for record in wanted)
     if wanted and book.run.state == "FINISHED":
         book.move_run("STOPPED", because)  # there is something left to do, so `resume` does it
@@ -195,11 +192,11 @@ def _fresh(record: TaskRecord, because: str) -> TaskRecord:
     new = record._replace(state="PENDING", because=because, wait_until_ns=0, simulation="", proposal="", cleared_by="")
     if record.state != "COMPLETED" and record.part:
         new = new._replace(execution="", commit="")
-    return new._replace(part=0, parts=0)
+    return new._replace(part=0, parts=0, parts_files=0)
 
 
-def _moves(before: TaskRecord, after: TaskRecord) -> bool:
-    return (before.state, before.part, before.execution) != (after.state, after.part, after.execution)
+def _moves(before: TaskRecord | None, after: TaskRecord) -> bool:
+    return before is None or (before.state, before.part, before.execution) != (after.state, after.part, after.execution)
 
 
 def brought_back(book: TaskBook, chosen: Iterable[TaskRecord], because: str, commit: str = "") -> None:
@@ -208,7 +205,7 @@ def brought_back(book: TaskBook, chosen: Iterable[TaskRecord], because: str, com
         if "COMPLETED" not in MOVES[record.state]:
             book.move(record._replace(state="PENDING", because=because))
         done = record._replace(state="COMPLETED", because=because, commit=commit or record.commit, wait_until_ns=0)
-        book.move(done._replace(simulation="", cleared_by="", landing=False, part=0, parts=0))
+        book.move(done._replace(simulation="", cleared_by="", landing=False, part=0, parts=0, parts_files=0))
 
 
 # ── what was left undone ──

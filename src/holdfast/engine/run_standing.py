@@ -5,6 +5,7 @@
 Invariants
   W1  Looking takes no lock and writes nothing; what it tells may be a moment old.
   W2  A word that could mean two tasks means none: UnknownId names them.
+  W3  What landed is told also where the roadmap cannot be read: its tasks are called by their ids then, and it says so.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import NamedTuple
 
 from holdfast.engine.answers import settled_answer
 from holdfast.engine.landed_before import with_landed
+from holdfast.engine.patience import stopped_for_database
 from holdfast.engine.roadmap_file import RoadmapFile
-from holdfast.errors import UnknownId
+from holdfast.errors import InvalidInput, UnknownId
 from holdfast.model.path import printable
 from holdfast.model.run import RunRecord
 from holdfast.model.task import Roadmap, Task, TaskRecord
@@ -25,6 +27,8 @@ from holdfast.store.runs import Runs
 from holdfast.workspace.site import Site
 
 _MOST_NAMED = 5
+# Before the id of a phase: that it is done; twice, that its tasks may begin. No id of a task begins so.
+_PHASE = "/"
 
 
 class Standing(NamedTuple):
@@ -35,6 +39,8 @@ class Standing(NamedTuple):
     records: Mapping[str, TaskRecord]
     # Tasks whose question a person has answered, and the run did not hear it yet: where that leads them.
     answered: Mapping[str, TaskRecord] = {}
+    # Why the roadmap cannot be read.
+    unreadable: str = ""
 
     def of(self, task: Task) -> TaskRecord:
         return self._of(task, self.roadmap.why_held(task.id))
@@ -52,6 +58,31 @@ class Standing(NamedTuple):
         yield from ((Task(id, id), record) for id, record in self.records.items() if id not in known)
 
 
+def done_behind(standing: Standing, execution: str) -> tuple[Task, ...]:
+    """The tasks that are done, and need what this execution landed, by themselves or by way of others."""
+    tasks = {task.id: record for task, record in standing.rows()}
+    behind: dict[str, list[str]] = {}
+    phases = {phase.id: phase.after for phase in standing.roadmap.phases}
+    for phase, before in phases.items():
+        for other in before:
+            behind.setdefault(f"{_PHASE}{other}", []).append(f"{_PHASE}{_PHASE}{phase}")
+    for task in standing.roadmap.tasks:
+        for other in task.after:
+            behind.setdefault(other, []).append(task.id)
+        if task.phase:
+            behind.setdefault(task.id, []).append(f"{_PHASE}{task.phase}")
+            behind.setdefault(f"{_PHASE}{_PHASE}{task.phase}", []).append(task.id)
+    taken = {id for id, record in standing.records.items() if record.execution == execution}
+    seen, open_ones = set(taken), list(taken)
+    while open_ones:
+        for id in behind.get(open_ones.pop(), ()):
+            if id not in seen:
+                seen.add(id)
+                open_ones.append(id)
+    done = seen - taken
+    return tuple(task for task in standing.roadmap.tasks if task.id in done and tasks[task.id].state == "COMPLETED")
+
+
 def find_run(records: Records, id: str = "") -> RunRecord:
     """The run with that id, or beginning so; without one, the run that moved last."""
     rows = Runs(records).runs()
@@ -65,11 +96,34 @@ def find_run(records: Records, id: str = "") -> RunRecord:
 
 
 def standing_of(site: Site, records: Records, run: RunRecord) -> Standing:
-    file = RoadmapFile(site, run.roadmap)
-    roadmap = with_landed(records, file, *file.read(), run.id).asked_for(run.options.only)
+    roadmap, unreadable = Roadmap("roadmap", "", (), ()), ""
+    try:
+        file = RoadmapFile(site, run.roadmap)
+        roadmap = with_landed(records, file, *file.read(), run.id).asked_for(run.options.only)
+    except InvalidInput as error:
+        unreadable = error.message
     tasks = task_records(Runs(records), run.id)
     after = {id: settled_answer(records, record) for id, record in tasks.items()}
-    return Standing(run, roadmap, tasks, {id: record for id, record in after.items() if record is not None})
+    answered = {id: record for id, record in after.items() if record is not None}
+    return Standing(run, roadmap, tasks, answered, unreadable)
+
+
+def resume_with(run: RunRecord, id: str = "") -> str:
+    """What to type to go on with it as it was: with the consent that it had, and with twice the budget that is used up,
+    without which it would stop at once again."""
+    budget = run.options.budget
+    doubled = {
+        "the time": ("--budget-time", budget.time_ms and f"{2 * budget.time_ms // 1000}s"),
+        "the money": ("--budget-usd", budget.micro_usd and f"{2 * budget.micro_usd / 1e6:g}"),
+        "the tokens": ("--budget-tokens", budget.tokens and str(2 * budget.tokens)),
+        "the requests": ("--max-turns", budget.turns and str(2 * budget.turns)),
+    }
+    found = (row for said, row in doubled.items() if run.state == "LIMIT" and run.because.startswith(said))
+    option, value = next(found, ("", None))
+    words = ["holdfast resume", id, f"{option} {value}" if value else "", "--yes" if run.yes else ""]
+    if stopped_for_database(run):
+        words.append("--database URL")
+    return " ".join(filter(None, words))
 
 
 def stands(records: Records, record: TaskRecord) -> bool:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from holdfast.engine.answers import answered
+from holdfast.engine.escalation import Escalation, escalation_fields
 from holdfast.engine.landed_before import is_gone, with_landed
 from holdfast.engine.landmarks import files_of
 from holdfast.engine.lane import open_tasks
@@ -31,6 +32,7 @@ from holdfast.model.configuration import Budget
 from holdfast.model.run import RunOptions
 from holdfast.model.task import Roadmap, Task, TaskRecord
 from holdfast.store.large_blobs import LargeBlobs
+from holdfast.store.resilience import ResilienceLog
 
 _EXPORT_EVERY_S = 1.0
 # For so long tasks must be missing from the roadmap to have left it.
@@ -155,6 +157,9 @@ class RoadmapWorld:
     def said(self, record: TaskRecord, words: str) -> None:
         if words:
             self.on_said(record, words)
+
+    def escalated(self, escalation: Escalation) -> None:
+        ResilienceLog(self._pipeline.site.state).append(time.time_ns(), escalation.kind, escalation_fields(escalation))
 
     def stop_asked(self) -> str:
         return self._stop() or (self._rules.stop if self._rules is not None else "")

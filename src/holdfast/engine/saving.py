@@ -111,10 +111,11 @@ def load_simulation(site: Site, id: str, *, gated: bool = False) -> Kept:
         raise Tampering(f"the report of {id} is another one", hint=_HINT)
     plan = _sound(lambda: plan_from(json.loads(dossiers.read(id, "plan")), digested))
     change_set = _sound(lambda: change_set_from(json.loads(dossiers.read(id, "changes"))))
+    kept = Kept(plan, report, change_set, _sources(site, id, change_set, held))
     if not gated:
-        _require_together(plan, report, change_set)
+        require_together(kept)
     _require_bytes(site, id, change_set)
-    return Kept(plan, report, change_set, _sources(site, id, change_set, held))
+    return kept
 
 
 def seen_now(site: Site, change_set: ChangeSet) -> dict[str, Seen]:
@@ -202,8 +203,9 @@ def _sources(site: Site, id: str, change_set: ChangeSet, held: InUse) -> dict[st
     return found
 
 
-def _require_together(plan: Plan, report: Simulation, change_set: ChangeSet) -> None:
-    """The report has its digest in its id; plan and change set must be those that it names."""
+def require_together(kept: Kept) -> None:
+    """The report has its digest in its id; plan and change set must be those that it names. Otherwise Tampering."""
+    plan, report, change_set = kept.plan, kept.report, kept.change_set
     hint = f"Nothing was changed. Simulate again: holdfast simulate {report.plan_id}"
     if (change_set.digest, change_set.base) != (report.change_set, report.base):
         raise Tampering(

@@ -1,7 +1,6 @@
-"""What is looked at again before work lands, because only whoever did the work says so: files, and the roadmap's boxes.
+"""What is looked at again before work lands, because only whoever did the work says so: the roadmap's boxes.
 
-Invariants
-  B1  A file that was asked for is there when the work has landed, or it does not land.
+Invariant
   B2  Work ticks its own boxes at most. The others, and what tasks there are, are for people: a run would otherwise
       believe an agent that something is done, or be given tasks by it without end. Prose has no boxes, and its tasks
       are known by its bytes: every change of it is one of the tasks.
@@ -9,32 +8,16 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from holdfast.engine.roadmap_file import MOST_BYTES, RoadmapFile
 from holdfast.engine.simulator import Simulated
 from holdfast.errors import InvalidInput
 from holdfast.intake.roadmap import parse
-from holdfast.model.changeset import Change, ChangeSet
-from holdfast.model.path import parent_of
+from holdfast.model.changeset import Change
 from holdfast.model.task import Roadmap, Task
-from holdfast.workspace.observe import look
 from holdfast.workspace.site import Site
 from holdfast.workspace.staging import Bytes, CopyOf, source_pieces
-
-
-def missing_files(site: Site, expected: Sequence[str], changes: ChangeSet) -> tuple[str, ...]:
-    """Those that will not be there once this has landed (B1)."""
-    made = {change.path: change.post is not None for change in changes.changes}
-    site.workspace.forget()
-    return tuple(path for path in expected if not (made[path] if path in made else _is_there(site, path)))
-
-
-def _is_there(site: Site, path: str) -> bool:
-    try:
-        return look(site.calls, site.workspace.directory(parent_of(path)), path.rpartition("/")[2]) is not None
-    except OSError:
-        return False  # no directory, or a link on the way
 
 
 def meddles(site: Site, simulated: Simulated, roadmap: str, own: Collection[str]) -> bool:

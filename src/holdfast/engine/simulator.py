@@ -18,6 +18,7 @@ from holdfast.engine.actions import host_of
 from holdfast.engine.checking import Checking, Landable, ShadowKind, Verified, profile_of
 from holdfast.engine.last_words import last_words
 from holdfast.engine.saving import save_simulation
+from holdfast.environment.detect import environment_of, this_shell
 from holdfast.errors import Blocked, SandboxUnavailable, VerificationFailed
 from holdfast.execution.services import Action
 from holdfast.gates.evidence import new_bytes, new_content
@@ -117,9 +118,12 @@ class Simulator:
     def _with_programs(self, plan: Plan, kind: ShadowKind, delegate: Delegate | None) -> Simulated:
         settings = self._settings()
         with open_shadow(self._site, kind, settings.hidden) as shadow:
-            profile = profile_of(settings.limits)
-            at, keep = self._site.path, settings.keep
-            workshop = Workshop(shadow, at, profile, keep, self._save_log, self._looked, last_words, delegate)
+            at, keep = self._site.seen_at, settings.keep
+            environment = environment_of(this_shell(), at, readable=settings.environment.readable)
+            profile = profile_of(settings.limits, environment)
+            workshop = Workshop(
+                shadow, at, profile, keep, self._save_log, self._looked, last_words, environment, delegate
+            )
             rehearsed = self._rehearsed(plan, workshop)
             if delegate is None:
                 self._require_admitted(plan, rehearsed, workshop)

@@ -25,6 +25,7 @@ from holdfast.engine.checking import profile_of
 from holdfast.engine.hiring import hire
 from holdfast.engine.last_words import last_words
 from holdfast.engine.pipeline import Pipeline
+from holdfast.environment.detect import environment_of, this_shell
 from holdfast.errors import AgentFailed, InvalidInput, LimitReached
 from holdfast.gates.secrets import masked
 from holdfast.model.agent import AdapterResult, Delegation, Request
@@ -61,9 +62,10 @@ class ProcessSpawner:
         directory = site.path if cwd in (".", "") else os.path.join(site.path, checked_path(cwd))
         if os.path.realpath(directory) != _beneath(site.path, cwd):
             raise InvalidInput(f"{printable(cwd)} goes through a symbolic link")
-        profile = profile_of(settings.limits)
+        found = environment_of(this_shell(), site.path, readable=settings.environment.readable)
+        profile = profile_of(settings.limits, found)
         limits = profile.limits
-        env = {**clean_environment(_HOME), **(environment or {})}
+        env = {**found.around(clean_environment(_HOME)), **(environment or {})}
         within_ms = max(1, int(timeout * 1000))
         within = min(within_ms, limits.time_ms) if limits.time_ms else within_ms
         started = Command((command, *arguments), directory, env, within, limits.output_bytes)

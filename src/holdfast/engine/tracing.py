@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from holdfast.model.canonical import Json
 from holdfast.model.execution import intent_id
+from holdfast.settlement.log_rows import attempt_of
 from holdfast.store.chain import Entry
 from holdfast.store.ledger import Ledger
 
@@ -18,6 +19,7 @@ _KINDS = ("delegation", "fix", "simulation", "decision", "approval", "execution"
 
 # An agent worked before there was a simulation; what it did is told by its plan.
 _OF_PLANS = ("delegation", "fix")
+_NO_PAPER = (*_OF_PLANS, "refusal")
 
 
 class Link(NamedTuple):
@@ -107,12 +109,23 @@ def _chain(id: str, parents: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def ids_without_paper(ledger: Ledger) -> frozenset[str]:
-    """The ids of all runs, tasks and intents that the ledger knows."""
+    """The ids of all runs, tasks, intents, delegations, fixes and refusals that the ledger knows."""
     return frozenset(
         _intent_of(entry) if entry.kind == "execution" else str(entry.body["task" if entry.kind == "task" else "id"])
         for entry in ledger.provable()
-        if entry.kind in ("run", "task", "execution")
+        if entry.kind in ("run", "task", "execution", *_NO_PAPER)
     )
+
+
+def entry_of(ledger: Ledger, id: str) -> Entry | None:
+    """The delegation, fix or refusal of this id, which have no table of their own."""
+    return next((one for one in ledger.provable() if one.kind in _NO_PAPER and one.body.get("id") == id), None)
+
+
+def delegations_about(ledger: Ledger, id: str) -> tuple[Entry, ...]:
+    """The work of agents that `trace` finds for this id, oldest first; of a task or a run also what did not land."""
+    found = {link.seq for link in trace(ledger, id) if link.kind == "delegation"}
+    return tuple(entry for entry in ledger.provable() if entry.seq in found)
 
 
 def _intent_of(entry: Entry) -> str:
@@ -127,9 +140,11 @@ def trace(ledger: Ledger, id: str) -> tuple[Link, ...]:
     landed = {str(entry.body["execution"]) for entry in own if entry.body.get("execution")}
     if id.startswith("i-"):
         landed |= {_id_of(entry) for entry in entries if entry.kind == "execution" and _intent_of(entry) == id}
+    own += [entry for entry in entries if entry.kind == "delegation" and id in attempt_of(entry.body)]
     links = {entry.seq: _link(entry) for entry in own}
     of_changes = [entry for entry in entries if entry.kind in _KINDS]
-    for one in (id, *sorted(landed)):
+    plans = {str(entry.body["subject"]) for entry in of_changes if entry.kind in _OF_PLANS and _id_of(entry) == id}
+    for one in (id, *sorted(landed | plans)):
         links.update((link.seq, link) for link in _custody(of_changes, one))
     return tuple(links[seq] for seq in sorted(links))
 

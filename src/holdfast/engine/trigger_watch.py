@@ -8,6 +8,8 @@ Invariants
   U2  A run is started by one call, after its firing is durable as BEGUN (E1). Whoever starts it comes back when the run
       is durable, not when it is done: killed before that, the firing is told as doubtful and never started again (E2).
   U3  Trouble with one trigger is told, once for each kind of trouble, and stops no other trigger.
+  U4  A file of a queue is a job: while another run is under way it waits, and is offered again. What else fires then
+      has failed: a schedule would pile up behind a long run.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from holdfast.engine.trigger_sources import Source
 from holdfast.engine.triggers import Triggers
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Locked
 from holdfast.model.trigger import Firing, Told
 from holdfast.store.firings import Firings
 
@@ -28,6 +30,7 @@ POLL_SECONDS = 1.0
 # A look that takes long is followed by a rest that is this much longer: looking never takes more than a twentieth.
 # Starting runs is no looking: however long that takes, what happens meanwhile is seen at once afterwards.
 _IDLE = 20
+_BUSY = timedelta(seconds=10)
 _IN_DOUBT = "it was begun and whoever began it was killed: a run may have been started, and is not started again"
 
 
@@ -48,6 +51,7 @@ class Watch:
         self._triggers, self._start, self._tell = triggers, start, tell
         self._sources = {source.trigger: source for source in sources}
         self._troubles: dict[str, str] = {}
+        self._not_before: dict[str, datetime] = {}
 
     def begin(self, now: datetime) -> None:
         """What an earlier watch left in doubt is told before anything new begins (E2)."""
@@ -69,9 +73,10 @@ class Watch:
 
     def fire(self, now: datetime) -> None:
         for firing in self._triggers.due(now):
-            self._fire(firing)
+            if self._not_before.get(firing.id, now) <= now:
+                self._fire(firing, now)
 
-    def _fire(self, firing: Firing) -> None:
+    def _fire(self, firing: Firing, now: datetime) -> None:
         if not self._triggers.is_known(firing):
             self._miss(firing, "the configuration does not have this trigger any more")
             return
@@ -79,27 +84,37 @@ class Watch:
         try:
             gone = source.take(firing) if source is not None else ""
         except HoldfastError as error:
-            self._trouble(firing.id, firing.trigger, f"it waits: {error.message}", firing.id)
+            self._waits(firing, error)
             return  # still DUE: the next round tries again
-        self._troubles.pop(firing.id, None)
         if gone:
+            self._troubles.pop(firing.id, None)
             self._miss(firing, gone)
         elif self._triggers.begin(firing):
-            self._started(firing)
+            self._started(firing, now)
 
-    def _started(self, firing: Firing) -> None:
+    def _started(self, firing: Firing, now: datetime) -> None:
         try:
             self._start(firing)
         except HoldfastError as error:
+            if firing.kind == "queue" and isinstance(error, Locked):
+                self._triggers.put_off(firing)
+                self._not_before[firing.id] = now + _BUSY
+                self._waits(firing, error)
+                return
             self._triggers.failed(firing, error.message)
             self._tell(Told("failed", firing.trigger, error.message, firing.id))
             return
+        self._troubles.pop(firing.id, None)
+        self._not_before.pop(firing.id, None)
         self._triggers.started(firing)
         self._tell(Told("started", firing.trigger, _reason(firing), firing.id))
 
     def _miss(self, firing: Firing, why: str) -> None:
         self._tell(Told("missed", firing.trigger, why, firing.id))
         self._triggers.missed(firing, why, was="DUE")
+
+    def _waits(self, firing: Firing, error: HoldfastError) -> None:
+        self._trouble(firing.id, firing.trigger, f"it waits: {error.message}", firing.id)
 
     def _trouble(self, about: str, trigger: str, words: str, firing: str = "") -> None:
         if self._troubles.get(about) != words:

@@ -127,6 +127,10 @@ class Triggers:
         """Whoever was asked to start it refused, and says that nothing was started."""
         self._memory.move(firing.id, "BEGUN", "FAILED", because)
 
+    def put_off(self, firing: Firing) -> None:
+        """Whoever was asked to start it says that nothing was started, and that it will be possible later."""
+        self._memory.move(firing.id, "BEGUN", "DUE")
+
     def missed(self, firing: Firing, because: str, *, was: FiringState = "BEGUN") -> None:
         """It will not be started, and somebody was told."""
         self._memory.move(firing.id, was, "MISSED", because)

@@ -7,8 +7,8 @@ Invariants
   V2  Whatever happens is an answer, as long as it is about the work; only what is ours (Interrupted, a lost engine,
       no room on the disk) is raised, so that the engine tries it again later.
   V3  The evidence is what was measured last: bounded, masked, for the agent of the next attempt.
-  V4  On another machine, what that machine lacks (a key, a clone, an agent, room, a sandbox) is no answer: Unfit is
-      raised, and the order is given back as it came.
+  V4  On another machine, what that machine lacks (a key, a clone, an agent, room, a sandbox, an environment) is no
+      answer: Unfit is raised, and the order is given back as it came.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from holdfast.agents.protocol import Agent as AgentProgram
 from holdfast.agents.protocol import Person, Watcher
 from holdfast.agents.readiness import readiness
 from holdfast.agents.registry import agent_named
+from holdfast.engine.escalation import unpassed
 from holdfast.engine.grounds import Place
 from holdfast.engine.hiring import hire
 from holdfast.engine.measuring import MOST_EVIDENCE
@@ -51,6 +52,7 @@ from holdfast.model.changeset import files_in
 from holdfast.model.configuration import Budget, Settings
 from holdfast.model.plan import Agent, Plan
 from holdfast.planning.recovery import diagnosis_of, seen_in
+from holdfast.planning.task_words import fenced
 from holdfast.settlement.delegated import delegation_body, transcripts_of
 from holdfast.store.dossier import Dossiers
 
@@ -61,9 +63,11 @@ PLAN_FILE = "holdfast-plan.md"
 _MOST_PLAN = 16_000
 _ASK_FOR_PLAN = (
     f"Do not do the task below yet. Read what it is about, and write a plan for it into the file {PLAN_FILE}: the "
-    "files to change, the steps in order, and how each step can be checked. Change no other file.\n\n"
+    "files to change, the steps in order, and how each step can be checked. Change no other file."
 )
 
+
+_TASK = "The task, which you plan and do not do:"
 
 # What these say, they say of the machine that they are raised on.
 _OF_THE_MACHINE = (SandboxUnavailable, Tampering, Unsupported, NotAWorkspace)
@@ -149,13 +153,26 @@ class Workbench:
         pipeline, plan = place.pipeline, plan_of(order)
         if self._elsewhere and order.agent not in self._agents:
             require_agent(order.agent, pipeline.governance.settings())
+        if self._elsewhere and order.tested:
+            require_environment(place, order)
         watcher, left = self._watch(order), self._left()
 
         def hired(context: str = "") -> Hire:
             most = _minus(left, _usage(heard))
             told = heard.append
             return hire(
-                pipeline, self._agents, watcher, self._person, told, most, stop, place.home, order.model, context
+                pipeline,
+                self._agents,
+                watcher,
+                self._person,
+                told,
+                most,
+                stop,
+                place.home,
+                order.model,
+                context,
+                patient=True,
+                repeats=order.repeats,
             )
 
         if order.agent == "manual":
@@ -179,7 +196,8 @@ class Workbench:
 
 def _planned(pipeline: Pipeline, order: Order, hired: Hire) -> str:
     """The agent's own plan for the order, told to it as data when it works; the shadow it was written in is gone."""
-    step = Agent(order.agent, _ASK_FOR_PLAN + order.words, order.files, (PLAN_FILE,), 1, order.within_ms)
+    task = f"{_ASK_FOR_PLAN}\n\n{fenced(_TASK, order.words)}"
+    step = Agent(order.agent, task, order.files, (PLAN_FILE,), 1, order.within_ms)
     asked = Plan(f"Plan {order.intent}", (step,), unverified_because="nothing of it lands")
     simulated = pipeline.simulator.simulate(asked, "auto", hired)
     found = written_file(pipeline.site, simulated, PLAN_FILE, _MOST_PLAN)[:_MOST_PLAN].decode("utf-8", "replace")
@@ -197,11 +215,27 @@ def require_agent(name: str, settings: Settings) -> None:
         raise Unsupported(f"{name} cannot be given work there: {health.why_not}", hint=health.hint)
 
 
+def require_environment(place: Place, order: Order) -> None:
+    """Unsupported where the tests of what is asked for cannot run here, and no command is named that builds it."""
+    pipeline = place.pipeline
+    tried = pipeline.simulator.checking.trial()
+    missing = (one.detail for one in tried if one.level == "tests" and not one.ready and not one.uncollectable)
+    lacks = place.outdated or next(missing, "")
+    if lacks and not pipeline.governance.settings().environment.build:
+        raise Unsupported(
+            f"its environment cannot run the tests: {lacks}",
+            hint="Set up the clone there, as for working in it, or name the command that does in the config.toml of "
+            'that machine: [environment] build = ["…"]',
+        )
+    pipeline.site.unbuilt = lacks
+
+
 def _failed(order: Order, heard: Sequence[Delegation], error: HoldfastError) -> Unworked:
     seen = seen_in(error)._replace(agent=order.agent)
-    last = next((each.attempts[-1] for each in reversed(heard) if each.attempts), None)
-    if last is not None:
-        evidence = last.evidence or seen.evidence
+    attempts = next((each.attempts for each in reversed(heard) if each.attempts), ())
+    if attempts:
+        last = attempts[-1]
+        evidence = last.feedback or seen.evidence
         seen = seen._replace(
             limit=last.result.limit, changed=last.changed, missing=last.missing, evidence=masked(evidence)
         )
@@ -210,7 +244,9 @@ def _failed(order: Order, heard: Sequence[Delegation], error: HoldfastError) -> 
     pause_ms = error.pause_ms if isinstance(error, AgentFailed) else 0
     short_of = error.of_run if isinstance(error, LimitReached) else ""
     because = masked(error.message if short_of else found.because)
-    return Unworked(found.category, because, told, order.agent, final=found.final, pause_ms=pause_ms, short_of=short_of)
+    answer = Unworked(found.category, because, told, order.agent, rounds=len(attempts), unpassed=unpassed(attempts))
+    outage = masked(error.outage) if isinstance(error, AgentFailed) else ""
+    return answer._replace(final=found.final, pause_ms=pause_ms, short_of=short_of, outage=outage)
 
 
 def _minus(budget: Budget, used: Usage) -> Budget:

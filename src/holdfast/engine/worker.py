@@ -46,7 +46,7 @@ from holdfast.gates.secrets import masked
 from holdfast.model.canonical import Json
 from holdfast.model.path import printable
 from holdfast.sandbox import probe as sandbox
-from holdfast.settings import load, places_of
+from holdfast.store.own_settings import settings_of
 from holdfast.store.shared_stock import SharedStock
 from holdfast.workspace.borrowed import head_of
 
@@ -122,7 +122,7 @@ def _standing(folder: str) -> str:
 
 
 def _require_some_agent(folder: str) -> None:
-    settings = load(places_of(folder))
+    settings = settings_of(folder)
     found = [agent for agent in every_agent(settings) if agent.name != _BY_HAND]
     health = {agent.name: readiness(agent, settings).health for agent in found}
     if not any(each.usable for each in health.values()):

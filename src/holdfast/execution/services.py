@@ -42,6 +42,11 @@ _POLL_S = 0.02
 _SYSTEMCTL_OUTPUT = 1 << 16
 _ASKING_MS = 10_000
 _WITH_FILES = " with the old files"
+_BROKEN_OFF = "it was broken off"
+
+
+class NotStarted(VerificationFailed):
+    """The program of an action cannot be started at all: it is not there, or is none."""
 
 
 class Program(NamedTuple):
@@ -81,18 +86,34 @@ class Action(NamedTuple):
 
 
 class Deed(NamedTuple):
-    """How an action went: when, and why it failed; empty when it did not."""
+    """How an action went: when, and why it failed; empty when it did not.
+
+    `is_begun`: it may have had an effect, also when it failed. On the way back `taken_back` is what was done about it,
+    in words, and `stands` why nothing could be; both are empty where nobody tried.
+    """
 
     started_ns: int
     ended_ns: int
     failure: str
+    is_begun: bool = True
+    taken_back: str = ""
+    stands: str = ""
+
+
+class Returned(NamedTuple):
+    """What became of the action of this number on the way back; one of the two is empty (see `Deed`)."""
+
+    number: int
+    taken_back: str
+    stands: str
 
 
 class Stands(NamedTuple):
-    """An action that could not be taken back, and why."""
+    """An action that could not be taken back, and why. `is_final`: nothing takes it back, however often it is tried."""
 
     what: str
     why: str
+    is_final: bool = False
 
     @property
     def sentence(self) -> str:
@@ -155,8 +176,7 @@ class Host:
 
     def _take_away(self, service: Service, origin: str, ran: bool | None) -> str:
         ended = ""
-        if isinstance(service.effect, Launch):
-            self._end(launched_name(origin), service.within_ms)
+        if isinstance(service.effect, Launch) and self._end(launched_name(origin), service.within_ms):
             ended = f"ended {_argv(service.effect)}"
         chosen = _chosen(service.effect, service.compensation, ran)
         if chosen is None:
@@ -181,8 +201,11 @@ class Host:
         match effect:
             case Signal():
                 self._signal(effect, within_ms)
-            case Launch():
-                self._start(launched_name(origin), effect.argv)
+            case Launch(argv):
+                try:
+                    self._start(launched_name(origin), argv)
+                except NotStarted as error:  # its name is in the words about the action
+                    raise NotStarted(error.message.removeprefix(printable(argv[0])).lstrip(": ")) from error
             case Call():
                 _call(effect, within_ms)
 
@@ -219,6 +242,9 @@ class Host:
         env = clean_environment(os.path.expanduser("~"), tmpdir="/tmp")
         try:
             daemon = launch(argv, self._cwd, env, log.fd, lambda daemon: self._running.remember(name, daemon))
+        except InvalidInput as error:
+            self._running.forget(name)
+            raise NotStarted(error.message) from error
         finally:
             os.close(log.fd)
         if not stays(daemon.identity, _SETTLE_S):
@@ -226,13 +252,15 @@ class Host:
             self._end(name, 0)
             raise VerificationFailed(f"{printable(argv[0])} ended at once{f': {said}' if said else ''}")
 
-    def _end(self, name: str, within_ms: int) -> None:
+    def _end(self, name: str, within_ms: int) -> bool:
+        """False where nothing is known to have been started under this name."""
         daemon = self._running.recall(name)
         if daemon is None:
-            return
+            return False
         if not end(daemon, min(_GRACE_S, within_ms / 1000)):
             raise VerificationFailed(f"{name} could not be ended")
         self._running.forget(name)
+        return True
 
     def _tell_systemd(self, effect: Signal, within_ms: int) -> None:
         self.require_means(Action(Service(effect), ""))
@@ -256,18 +284,34 @@ def perform_all(
     for number, action in enumerate(actions):
         ran = host.runs(action)
         started = time.time_ns()
+        is_begun = False
         try:
             _begin(host, effects, number, action, ran)
+            is_begun = True
             host.perform(action)
         except VerificationFailed as error:
-            note(Deed(started, time.time_ns(), error.message))
+            if isinstance(error, NotStarted) and _only_starts(action):
+                is_begun = False
+                effects.never_begun(number)
+            note(Deed(started, time.time_ns(), error.message, is_begun))
             if on_failure == "rollback":
                 raise
             if on_failure == "stop":
                 return
+        except BaseException as error:
+            # Ctrl-C too: what was begun is known, whatever breaks it off.
+            said = f"{_BROKEN_OFF}: {error}" if str(error) else _BROKEN_OFF
+            note(Deed(started, time.time_ns(), said, is_begun))
+            raise
         else:
             note(Deed(started, time.time_ns(), ""))
             effects.done(number)
+
+
+def _only_starts(action: Action) -> bool:
+    """Is it nothing but the start of a program? Then nothing is to be taken back where that was not started."""
+    effect = action.service.effect
+    return not action.back and (isinstance(effect, Launch) or (isinstance(effect, Signal) and effect.verb == "start"))
 
 
 def _begin(host: Host, effects: Effects, number: int, action: Action, ran: bool | None) -> None:
@@ -281,9 +325,14 @@ def _begin(host: Host, effects: Effects, number: int, action: Action, ran: bool 
 
 
 def take_back_all(
-    host: Host, effects: Effects, actions: Sequence[Action], *, files_settled: bool = True
+    host: Host,
+    effects: Effects,
+    actions: Sequence[Action],
+    note: Callable[[Returned], None] = lambda _: None,
+    *,
+    files_settled: bool = True,
 ) -> tuple[tuple[str, ...], tuple[Stands, ...]]:
-    """Newest first, each one tried: what was done, and what still stands.
+    """Newest first, each one tried and noted: what was done, and what still stands.
 
     While files wait for a person, a service that was told stays on the list: it is told again when they are settled.
     """
@@ -292,13 +341,16 @@ def take_back_all(
     for item in effects.standing(len(actions)):
         action = actions[item.number]
         if action.is_final:
-            failed.append(Stands(action.wording, "cannot be taken back"))
+            failed.append(Stands(action.wording, "cannot be taken back", is_final=True))
+            note(Returned(item.number, "", failed[-1].why))
             continue
         try:
             done.append(host.take_back(action, item.ran))
         except HoldfastError as error:
             failed.append(Stands(action.wording, error.message))
+            note(Returned(item.number, "", error.message))
             continue
+        note(Returned(item.number, done[-1], ""))
         if files_settled or not isinstance(action.service.effect, Signal):
             effects.taken_back(item.number)
     return tuple(done), tuple(failed)
@@ -339,7 +391,8 @@ def _in_our_words(what: str) -> Iterator[None]:
     except VerificationFailed as error:
         if what in error.message:
             raise
-        raise VerificationFailed(f"{what}: {error.message}", hint=error.hint) from error
+        kind = NotStarted if isinstance(error, NotStarted) else VerificationFailed
+        raise kind(f"{what}: {error.message}", hint=error.hint) from error
     except InvalidInput as error:
         raise VerificationFailed(f"{what}: {error.message}") from error
     except OSError as error:
@@ -350,7 +403,7 @@ def _call(effect: Call, within_ms: int) -> None:
     """One request, as it stands: no proxy, and no redirect to somewhere the plan did not name."""
     import socket
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
-    from threading import Timer
+    from threading import Event, Timer
     from urllib.parse import urlsplit
 
     parts = urlsplit(effect.url)
@@ -358,8 +411,11 @@ def _call(effect: Call, within_ms: int) -> None:
     connection = kind(parts.hostname or "", parts.port, timeout=within_ms / 1000)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
+    over = Event()
+
     def hang_up() -> None:
         """A server that sends a byte now and then would keep each single read within its time."""
+        over.set()
         held = connection.sock
         try:
             if held is not None:
@@ -373,7 +429,9 @@ def _call(effect: Call, within_ms: int) -> None:
         connection.request(effect.method, target, effect.body.encode("utf-8", "surrogatepass"))
         status = connection.getresponse().status
     except (OSError, HTTPException) as error:
-        raise VerificationFailed(f"{worded(effect)}: {error}") from error
+        # What a connection says that we closed ourselves would blame the server.
+        in_vain = over.is_set() or isinstance(error, TimeoutError)
+        raise VerificationFailed(f"{worded(effect)}: {'did not answer in time' if in_vain else error}") from error
     finally:
         clock.cancel()
         connection.close()

@@ -60,6 +60,7 @@ def _attempt(attempt: Attempt) -> dict[str, Json]:
             "checks_passed": sum(receipt.passed for receipt in attempt.receipts),
             "checks_failed": sum(not receipt.passed for receipt in attempt.receipts),
             "left_behind": result.left_behind,
+            **({"unmet": [whole_characters(text) for text in attempt.unmet]} if attempt.unmet else {}),
         },
         "evidence": whole_characters(attempt.evidence[:_MOST_WORDS]),
         "transcript": result.transcript,

@@ -1,8 +1,8 @@
-"""Ledger entries as rows of the tables `events` and `execution_log`, which other tools read.
+"""Ledger entries as rows of the tables `events`, `execution_log` and `delegations`, which other tools read.
 
 run   ─▶ EXECUTION_STARTED, EXECUTION_FINISHED
 task  ─▶ TASK_STARTED, TASK_COMPLETED, TASK_FAILED (an attempt ended and did not land), TASK_STATE (any other move)
-delegation ─▶ one row of execution_log for each attempt of the agent
+delegation ─▶ a row of delegations, and one of execution_log for each attempt of the agent
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from holdfast.model.canonical import Json
 from holdfast.store.chain import Entry
 from holdfast.store.database import Records
 from holdfast.store.ledger import Ledger
-from holdfast.store.log_tables import AttemptRow, EventRow, LogTables
+from holdfast.store.log_tables import AttemptRow, DelegationRow, EventRow, LogTables
 
 _MOVES = {"IN_PROGRESS": "TASK_STARTED", "COMPLETED": "TASK_COMPLETED"}
 _OF_A_RUN = re.compile(r"(?P<task>\S+), attempt \d+ \(\d+\) of run (?P<run>\S+)")
@@ -26,13 +26,21 @@ def objective_of(task: str, attempt: int, token: int, run: str) -> str:
     return f"{task}, attempt {attempt} ({token}) of run {run}"
 
 
+def attempt_of(body: Mapping[str, Json]) -> tuple[str, str]:
+    """The run and the task that a delegation was an attempt at; empty for one that no run asked for."""
+    found = _OF_A_RUN.fullmatch(str(body.get("objective", "")))
+    return (found["run"], found["task"]) if found is not None else ("", "")
+
+
 def log_rows(records: Records, entry: Entry) -> None:
     """One entry as rows; nothing for an entry of another kind, or while `fill_log` has not made the tables."""
     tables = LogTables(records)
     if entry.kind not in _KINDS or not tables.exist():
         return
     if entry.kind == "delegation":
-        tables.save_attempts(list(_attempts(entry)))
+        attempts = list(_attempts(entry))
+        tables.save_attempts(attempts)
+        tables.save_delegation(_delegation(entry, attempts[-1].error if attempts else ""))
     else:
         tables.save_event(_event(entry))
 
@@ -67,8 +75,7 @@ def _event(entry: Entry) -> EventRow:
 
 def _attempts(entry: Entry) -> Iterator[AttemptRow]:
     body = entry.body
-    found = _OF_A_RUN.fullmatch(str(body.get("objective", "")))
-    run, task = (found["run"], found["task"]) if found is not None else ("", "")
+    run, task = attempt_of(body)
     rows = body.get("attempts")
     for row in rows if isinstance(rows, list) else []:
         if not isinstance(row, dict):
@@ -89,6 +96,14 @@ def _attempts(entry: Entry) -> Iterator[AttemptRow]:
             duration_ms=_number(measured.get("duration_ms")),
             artifacts=tuple(str(path) for path in changed) if isinstance(changed, list) else (),
         )
+
+
+def _delegation(entry: Entry, error: str) -> DelegationRow:
+    body = entry.body
+    return DelegationRow(
+        entry.seq, str(body["id"]), entry.at_ns, str(body.get("subject", "")), *attempt_of(body),
+        str(body.get("agent", "")), body.get("good") is True, str(body.get("task", "")), error,
+    )  # fmt: skip
 
 
 def _table(row: Mapping[str, Json], name: str) -> Mapping[str, Json]:

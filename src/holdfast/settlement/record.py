@@ -1,9 +1,9 @@
-"""Settle a finished transaction: ledger first, then its folder and the tables; what has the steps goes last.
+"""Settle a finished transaction: ledger first, then the tables, then its folder, which has the steps until the row has.
 
-    COMMITTED ─▶ ledger entry ─▶ folder to kept/ ─▶ row
+    COMMITTED ─▶ ledger entry ─▶ row ─▶ folder to kept/
     LEFT      ─▶ the same, with what was left to a person
     ABORTED   ─▶ ledger entry ─▶ row ─▶ folder removed
-    OPEN      ─▶ ledger entry, which says so     ─▶ row; the folder stays, since a person has to decide
+    OPEN      ─▶ ledger entry, which says so ─▶ row; the folder stays, since a person has to decide
 
 Each step can be repeated: a crash between any two is finished by the next verb with the same outcome.
 The ledger entry is found by the execution's id, so it is written once; after one that says OPEN comes the final one.
@@ -17,7 +17,16 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from holdfast.model.canonical import Json, whole_characters
-from holdfast.model.execution import LANDED, NOT_FINISHED, Divergence, Execution, StepResult, landed_in, result_word
+from holdfast.model.execution import (
+    LANDED,
+    TAKEN_BACK,
+    TAKEN_BACK_IN_PART,
+    Divergence,
+    Execution,
+    StepResult,
+    landed_in,
+    result_word,
+)
 from holdfast.model.path import printable
 from holdfast.settlement.custody import project_paper
 from holdfast.settlement.log_rows import fill_log, log_rows
@@ -35,6 +44,7 @@ KIND = "execution"
 BREAK = "break"
 Outcome = Literal["COMMITTED", "ABORTED", "LEFT", "OPEN"]
 _STATUS = {"COMMITTED": "COMPLETED", "ABORTED": "ROLLED_BACK", "LEFT": "FAILED", "OPEN": "FAILED"}
+_WHY = {"COMMITTED": (), "ABORTED": (TAKEN_BACK,), "LEFT": (TAKEN_BACK_IN_PART,), "OPEN": (TAKEN_BACK_IN_PART,)}
 _MOST_PATHS = 100
 
 
@@ -63,12 +73,13 @@ def settle(site: Site, ledger: Ledger, records: Records, closing: Closing) -> En
     else:
         ledger.confirm()  # whoever wrote it may have died before the sync
     site.calls.point("in-ledger")
+    project(records, entry, closing.execution)
+    site.calls.point("in-tables")
     if closing.outcome in ("COMMITTED", "LEFT"):
         keep(site, closing.txn)
-    site.calls.point("put-away")
-    project(records, entry, closing.execution)
-    if closing.outcome == "ABORTED":
+    elif closing.outcome == "ABORTED":
         remove_stage(site, closing.txn)
+    site.calls.point("put-away")
     return entry
 
 
@@ -148,8 +159,10 @@ def project(records: Records, entry: Entry, execution: Execution | None, *, kept
 
 def execution_document(execution: Execution, body: Mapping[str, Json]) -> dict[str, object]:
     """The execution result in the words other tools read (features.md, appendix), without its steps."""
-    executed = len(execution.steps) if execution.status != "ABORTED" else 0  # nothing was begun then
-    succeeded = sum(step.success for step in execution.steps)
+    executed = succeeded = 0
+    for step in execution.steps:  # each is spelled out when it is looked at, so they are looked at once
+        executed += step.was_executed
+        succeeded += step.success
     return {
         "id": execution.id,
         "result_id": execution.id,
@@ -186,7 +199,7 @@ def execution_document(execution: Execution, body: Mapping[str, Json]) -> dict[s
 
 
 def _step_document(step: StepResult) -> dict[str, object]:
-    return {**step._asdict(), "duration_ms": (step.completed_ns - step.started_ns) // 1_000_000}
+    return {**step._asdict(), "duration_ms": step.duration_ms}
 
 
 def _body(closing: Closing) -> dict[str, Json]:
@@ -196,7 +209,7 @@ def _body(closing: Closing) -> dict[str, Json]:
         errors: list[Json] = [whole_characters(error) for error in closing.execution.errors]
     else:
         status = _STATUS[closing.outcome]
-        errors = [] if closing.outcome == "COMMITTED" else [NOT_FINISHED]
+        errors = [*_WHY[closing.outcome]]
         errors += [f"{printable(item.path)} {item.detail}" for item in closing.left]
     names = ("plan_id", "plan_digest", "change_set", "base", "intent", "approved_by", "undoes", "revives")
     return {

@@ -20,7 +20,7 @@ from holdfast.errors import Blocked, Denied, InvalidPath
 from holdfast.model.changeset import ChangeSet
 from holdfast.model.check import quoted
 from holdfast.model.execution import Receipt
-from holdfast.model.image import Image, Seen
+from holdfast.model.image import Image, Seen, has_special_rights
 from holdfast.model.path import ancestors_of, checked_path, printable
 from holdfast.model.plan import (
     Agent,
@@ -61,8 +61,6 @@ from holdfast.workspace.staging import (
 
 NEW_FILE_MODE = 0o644
 _PERMISSIONS = 0o777
-_SET_ID = 0o6000
-_CAPABILITY = "security.capability"
 _PROGRESS_EVERY = 256
 _CORRECT = "Nothing was changed. Correct the plan, or the workspace, and try again."
 _NO_BYTES = "the plan's contents are no longer kept; read the change file again"
@@ -332,7 +330,7 @@ def _existing(draft: Draft, path: str) -> Node:
 
 
 def _refuse_privileged(path: str, image: Image) -> None:
-    if image.mode & _SET_ID or any(name == _CAPABILITY for name, _ in image.xattrs):
+    if has_special_rights(image):
         raise Blocked(
             f"{printable(path)} runs with special rights (set-id or capability); Holdfast does not rewrite it"
         )

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from holdfast.environment.found import Environment
 from holdfast.errors import Blocked, Conflict, InvalidInput
 from holdfast.model.changeset import Change, ChangeSet, change_set, differing_paths
 from holdfast.model.check import quoted
@@ -67,6 +68,7 @@ class Workshop:
         save_log: SaveLog,
         look: Callable[[], Snapshot],
         last_words: LastWords,
+        environment: Environment,
         delegate: Delegate | None = None,
     ) -> None:
         self._shadow = shadow
@@ -75,6 +77,7 @@ class Workshop:
         self._delegate = delegate
         self._path = path
         self._profile = profile
+        self._environment = environment
         self._keep = keep
         self._save_log = save_log
         self._standing: dict[str, Image | None] = {}
@@ -135,7 +138,8 @@ class Workshop:
     def _confined(self, step: Run, begun: Callable[[], None]) -> Confined:
         limits = self._profile.limits
         within = min(step.within_ms, limits.time_ms) if limits.time_ms else step.within_ms
-        command = Command(step.argv, self._path, clean_environment("/nonexistent"), within, limits.output_bytes)
+        variables = self._environment.around(clean_environment("/nonexistent"))
+        command = Command(step.argv, self._path, variables, within, limits.output_bytes)
         try:
             return run_confined(command, self._shadow.view, self._profile, begun=begun)
         except InvalidInput as error:

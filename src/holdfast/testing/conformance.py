@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from holdfast.agents.protocol import Agent, Bench
+from holdfast.agents.readiness import health_of
 from holdfast.errors import HoldfastError, LimitReached
 from holdfast.model.agent import Request, Result
 from holdfast.model.path import printable
@@ -106,20 +107,14 @@ def check(program: HostileProgram, agent_for: AgentFor, *, place: str, attempt: 
         before = ground.look()
         try:
             agent = agent_for(program)
-            if why := _why_not(agent):
-                return Verdict(program.name, False, f"it could not be tried: {why}")
+            if not (health := health_of(agent)).usable:
+                return Verdict(program.name, False, f"it could not be tried: {health.why_not}")
             attempted = (attempt or by_simulation)(ground, agent, program)
         except Exception as error:  # noqa: BLE001  (an adapter that crashes is a verdict about the adapter)
             return Verdict(program.name, False, f"{type(error).__name__}: {error}")
         time.sleep(program.lingers_s)
         broken = list(_broken(program, ground, before, attempted))
     return Verdict(program.name, not broken, "; ".join(broken) or program.holds)
-
-
-def _why_not(agent: Agent) -> str:
-    """What the adapter itself says is in its way; empty when it says it can work."""
-    health = agent.health()
-    return "; ".join((*agent.validate(), *(() if health.usable else (health.why_not or "it is not usable",))))
 
 
 def by_simulation(ground: Ground, agent: Agent, program: HostileProgram) -> Attempted:

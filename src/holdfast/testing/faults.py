@@ -24,7 +24,8 @@ Invariants
 
 The points that Holdfast passes, in the order of a successful change:
 for each program `shadow-filled`, `capture`, `captured`;
-`staged`, `logged`, `prepared`, `flipped`, `applied`, `commit`, `committed`, `ledger.durable`, `in-ledger`, `put-away`;
+`staged`, `logged`, `prepared`, `flipped`, `applied`, `commit`, `committed`, `ledger.durable`, `in-ledger`,
+`in-tables`, `put-away`;
 on the way back: `rolled-back`, `aborted`; with service actions: `action-begun`, `action-done`, `action-taken-back`;
 in a checkpoint: `git.VERB` before each git command, `index.held`, `move.announced`, `ref.moved`, `index.installed`.
 """

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from holdfast.testing.conversation import Answer, Call, Conversation, Event, Model, Outcome, User, Words
 from holdfast.testing.schema import WORDS, example
 from holdfast.testing.script import Beat, Book, EditFile, Say, Script, Shell, Step, Stop, WriteFile, beat_at, beats
-from holdfast.testing.toolbox import block, call_for, directory_of, is_reading, reading
+from holdfast.testing.toolbox import block, call_for, directory_of, is_reading, listing, reading, without_listings
 
 _UNREAD = re.compile(
     r"not (?:yet )?been read|must (?:first )?(?:use the )?[`']?read|read (?:it|the file) (?:first|before)", re.I
@@ -35,7 +35,8 @@ _ASIDE_WORDS = re.compile(
     r"|in (?:4|four) words|new conversation topic",
     re.I,
 )
-_PLAIN_EDITS = "SEARCH/REPLACE"
+# What programs without tools ask for: edits in blocks, or whole files.
+_PLAIN_EDITS, _WHOLE_FILES = "SEARCH/REPLACE", "*file listing*"
 
 
 class Turn(NamedTuple):
@@ -127,14 +128,18 @@ def _is_refused(events: Sequence[Event], index: int) -> bool:
 
 
 def _speaks(event: Model, texts: frozenset[str]) -> bool:
-    return not event.tool and _even(event.text) in texts
+    return not event.tool and not texts.isdisjoint({_even(event.text), _even(without_listings(event.text))})
 
 
 def _texts(book: Book) -> frozenset[str]:
     """All that any script can say without a tool."""
     parts = [steps for script in book.scripts for steps in (script.steps, *(when.steps for when in script.whens))]
     found = {
-        _even(_plain_text(beat)) for steps in parts for joined in (True, False) for beat in beats(steps, joined=joined)
+        _even(text)
+        for steps in parts
+        for joined in (True, False)
+        for beat in beats(steps, joined=joined)
+        for text in (_plain_text(beat), _spoken(beat))
     }
     return frozenset((found | {_even(Stop().text)}) - {""})
 
@@ -153,6 +158,9 @@ def _answer(beat: Beat, conversation: Conversation, directory: str, unread: bool
         call = look or call_for(reply, conversation.tools, directory)
         if call is not None:
             return call
+    if _asks_for(conversation, _WHOLE_FILES):
+        seen = tuple(conversation.words)
+        return Words("\n\n".join(listing(reply, seen) for reply in beat.replies))
     return Words(_plain_text(beat))
 
 
@@ -160,11 +168,20 @@ def _plain_text(beat: Beat) -> str:
     return "\n\n".join(block(reply) for reply in beat.replies)
 
 
+def _spoken(beat: Beat) -> str:
+    """What is left of an answer without the files in it."""
+    return "\n\n".join(reply.text for reply in beat.replies if isinstance(reply, (Say, Stop)))
+
+
+def _asks_for(conversation: Conversation, form: str) -> bool:
+    return form in conversation.system or any(form in words for words in conversation.words)
+
+
 def _aside(conversation: Conversation, beat: Beat) -> Answer | None:
     """The answer to a question on the side; None when it is the work itself (F4)."""
     if conversation.tools:
         return _forced(conversation, beat)
-    if _PLAIN_EDITS in conversation.system or any(_PLAIN_EDITS in words for words in conversation.words):
+    if _asks_for(conversation, _PLAIN_EDITS) or _asks_for(conversation, _WHOLE_FILES):
         return None
     if conversation.schema is not None:
         return None if _is_json(beat) else Words(json.dumps(example(conversation.schema or {"type": "object"})))

@@ -4,7 +4,7 @@
     EditFile  ──▶ Edit · replace · edit_file · text_editor(command=str_replace) · apply_patch · a shell
     Shell     ──▶ Bash · run_shell_command · exec_command · local_shell · execute
 
-Without any tool the work is written as SEARCH/REPLACE blocks, which aider reads.
+Without any tool the work is written as SEARCH/REPLACE blocks, or as whole files, which aider reads.
 
 Invariant: nothing but the step, the tools and the working directory decides what is called.
 """
@@ -39,6 +39,7 @@ _DIRECTORY = re.compile(
     r"[\s:>*`'\"-]{1,12}(/[^\s<>\"'`]*)",
     re.I,
 )
+_LISTED = re.compile(r"^\S+\n```\n.*?^```$\n*", re.MULTILINE | re.DOTALL)
 _REPLACE = """import sys
 path, old, new = sys.argv[1:]
 with open(path, encoding="utf-8") as file:
@@ -90,6 +91,27 @@ def block(reply: Reply) -> str:
             return _search_replace(path, old, new)
         case Shell(command):
             return f"```bash\n{_line(command)}\n```"
+
+
+def listing(reply: Reply, seen: Sequence[str]) -> str:
+    """The reply with whole files in it. An edit needs the file, as the program has shown it among `seen`."""
+    match reply:
+        case WriteFile(path, content):
+            return _listed(path, content)
+        case EditFile(path, old, new):
+            shown = rf"^{re.escape(path)}\n(?P<fence>`{{3,}})[^\n]*\n(?P<text>.*?)^(?P=fence)[ \t]*$"
+            found = [each["text"] for words in seen for each in re.finditer(shown, words, re.MULTILINE | re.DOTALL)]
+            return _listed(path, found[-1].replace(old, new, 1)) if found else f"Please show me `{path}` first."
+        case _:
+            return block(reply)
+
+
+def _listed(path: str, content: str) -> str:
+    return f"{path}\n```\n{content.removesuffix(chr(10))}\n```"
+
+
+def without_listings(text: str) -> str:
+    return _LISTED.sub("", text)
 
 
 def _write(path: str, content: str, tools: Sequence[Tool], directory: str) -> Call | None:

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from holdfast.errors import ApprovalNeeded, HoldfastError, UnknownId, VerificationFailed
+from holdfast.errors import ApprovalNeeded, HoldfastError, InvalidInput, UnknownId, VerificationFailed
 from holdfast.model.canonical import Json
 from holdfast.model.path import person_name, printable
 from holdfast.store.database import Records, Row
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.engine.difference import Difference
     from holdfast.engine.fixing import Broken, Fix
     from holdfast.engine.history import Return
+    from holdfast.engine.job import Job
     from holdfast.engine.patching import Patches
     from holdfast.engine.patterns import PatternExecutor
     from holdfast.engine.pipeline import Pipeline, Progress
@@ -54,10 +55,13 @@ if TYPE_CHECKING:
     from holdfast.model.simulation import Simulation
     from holdfast.planning.words import Understood
     from holdfast.store.audit import Verification
+    from holdfast.store.log_tables import DelegationRow
     from holdfast.workspace.keeping import Reclaimed
     from holdfast.workspace.recovery import Unsettled
     from holdfast.workspace.tree import Snapshot
 
+# One that is being written to is caught up with in the second.
+_LOOKS_AT_TABLES = 3
 _WHO = 'Nothing was changed. Say who approves it: approved_by="…"'
 _KEEP = "Nothing was changed. Keep it, so that others can approve it: hf.keep(simulated, verified)"
 
@@ -125,7 +129,7 @@ class Holdfast:
             from holdfast.engine.roadmap_runs import RoadmapRuns
             from holdfast.wiring.opening import pipeline_at, say
 
-            self._runs = RoadmapRuns(self.pipeline, self.id, user(), pipeline_at, say)
+            self._runs = RoadmapRuns(self.pipeline, self.id, pipeline_at, say)
         return self._runs
 
     def on(self, event: str, function: RunWatcher) -> None:
@@ -266,6 +270,7 @@ class Holdfast:
         from risk high on only together with `consent`, the plan's id, as a person would have to type it.
         `way` is the way back that `again` made the simulation of.
         """
+        from holdfast.engine.job import job_of
         from holdfast.engine.refusals import require_passed, require_typed
         from holdfast.engine.resuming import is_kept
 
@@ -282,6 +287,7 @@ class Holdfast:
             self.last = self.pipeline.refused(simulated, proof, error, judged, approved_by)
             raise
         job = way and way.job
+        self._require_committable(job or job_of(simulated))
         self.last = self.pipeline.land(simulated, proof, judged, approved_by=approved_by, job=job)
         try:
             self.pipeline.raise_failure()
@@ -289,6 +295,7 @@ class Holdfast:
             if decision is None and not is_kept(self.site, simulated.report.id):  # no command knows this simulation
                 error.hint = _WHO if not approved_by else _KEEP if way is None else error.hint
             raise
+        self._commit_on_branch(landed=True)
         return self.last
 
     def keep(self, simulated: Simulated, verified: Verified) -> Simulated:
@@ -350,8 +357,10 @@ class Holdfast:
             raise ApprovalNeeded("going back needs somebody's consent", hint=_WHO)
         if way.job.revives:
             return self.execute(self.again(way), approved_by=approved_by, consent=consent, way=way)
+        self._require_committable(way.job)
         self.last = self.pipeline.execute(way.job, approved_by=approved_by)
         self.pipeline.raise_failure()
+        self._commit_on_branch(landed=True)
         return self.last
 
     def taking_back(self, way: Return) -> AbstractContextManager[Callable[[str], Followed] | None]:
@@ -382,17 +391,70 @@ class Holdfast:
         return execution
 
     def recover(self, *, accept: bool = False, patience: float = 0.0) -> Unsettled | None:
-        return self.pipeline.recover(accept=accept, patience=patience)
+        found = self.pipeline.recover(accept=accept, patience=patience)
+        self._commit_on_branch()
+        return found
+
+    def _require_committable(self, job: Job) -> None:
+        if self.site.is_branch:
+            from holdfast.engine.branch_commits import require_committable
+
+            require_committable(self.pipeline, job.change_set.changes, bool(job.services))
+
+    def _commit_on_branch(self, *, landed: bool = False) -> None:
+        """What landed on a branch is a commit, and what takes back a branch that was brought in is one; also where
+        somebody was killed in between."""
+        if not self.site.is_branch and not self.records.executions(limit=1, search="Land the branch "):
+            return
+        from holdfast.engine.branch_commits import commit_rest
+        from holdfast.engine.branch_landing import follow_undone
+
+        try:
+            (commit_rest if self.site.is_branch else follow_undone)(self.pipeline)
+        except HoldfastError as error:
+            error.message = f"what landed is not committed: {error.message}"
+            error.hint = error.hint or "The next verb that changes something commits it."
+            error.changed = error.changed or landed
+            raise
 
     def gc(self, *, keep_days: int = 30) -> Reclaimed:
         from holdfast.engine.history import collect
 
         return collect(self.pipeline, keep_ns=keep_days * 86_400 * 10**9, now_ns=time.time_ns())
 
+    # ── on a branch ──
+
+    def branch(
+        self, name: str, *, begin: bool = False, wait: float = 0.0, progress: Progress | None = None
+    ) -> Holdfast:
+        """The workspace of a branch, in a work tree that is kept below the state of this one; close it when done.
+
+        `begin` makes it where there is none: from what is checked out, or from the branch's own tip. What lands there
+        is committed there; nothing of this work tree, its index or what is checked out is touched.
+        """
+        from holdfast.wiring.opening import open_branch
+
+        return open_branch(self, name, begin=begin, wait=wait, progress=progress)
+
+    def branches(self) -> list[str]:
+        """The branches that were begun here; none where the repository cannot be read."""
+        from holdfast.workspace.branches import kept_branches
+
+        try:
+            return list(kept_branches(self.site.state.path))
+        except HoldfastError:
+            return []
+
     # ── look ──
 
     def log(self, *, limit: int = 50, search: str = "") -> list[Row]:
         return self.records.executions(limit=limit, search=search)
+
+    def failed_delegations(self, *, limit: int = 50, search: str = "") -> list[DelegationRow]:
+        """The work of agents that led to nothing, newest first; an execution that came later has its own row."""
+        from holdfast.store.log_tables import LogTables
+
+        return LogTables(self.records).failed_delegations(limit=limit, search=search)
 
     def resolve(self, prefix: str) -> str:
         return self.records.resolve(prefix)
@@ -425,11 +487,19 @@ class Holdfast:
 
     def trace(self, id: str) -> Trace:
         """The chain of custody around any id, a unique beginning of one, or a task's number in the newest run."""
-        from holdfast.engine.tracing import Trace, ids_without_paper, lineage, trace
+        from holdfast.engine.tracing import Trace, lineage, trace
 
-        known = ids_without_paper(self.ledger)
-        found = id if id in known else self._traced(id, known)
+        found = self.named(id)
         return Trace(found, trace(self.ledger, found), lineage(self.ledger, found))
+
+    def named(self, id: str) -> str:
+        """The whole id of anything that has one: what the tables know, and what only the ledger does."""
+        from holdfast.engine.tracing import ids_without_paper
+
+        if id == self.id:
+            raise InvalidInput(f"{id} is this workspace", hint="See how it stands: holdfast status")
+        known = ids_without_paper(self.ledger)
+        return id if id in known else self._traced(id, known)
 
     def _traced(self, id: str, others: Collection[str]) -> str:
         try:
@@ -456,6 +526,27 @@ class Holdfast:
 
     def audit(self) -> Verification:
         return self.ledger.verify()
+
+    def rows_unlike_the_ledger(self) -> list[str]:
+        """Rows of the tables that somebody edited, took away or put in, as table and id. The ledger must be whole.
+
+        The tables are made a second time, in memory, from the ledger alone. While somebody else is at work, the tables
+        may be behind. Ahead they are only for the moment between two looks, or where an older ledger was put back."""
+        from holdfast.settlement.record import catch_up
+
+        def fill(made: Records) -> None:
+            catch_up(self.site, self.ledger, made)
+
+        for _ in range(_LOOKS_AT_TABLES):
+            made = Records(self.site.state.path, refill=fill, in_memory=True)
+            try:
+                ahead = self.records.projected - made.projected
+                rows = self.records.unlike(made) if ahead >= 0 else []
+            finally:
+                made.close()
+            if ahead <= 0:
+                break
+        return rows
 
     def require_whole_ledger(self) -> None:
         """Tampering where the ledger is broken; everything that changes something asks this itself."""

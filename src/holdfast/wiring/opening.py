@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from holdfast.disk.calls import CALLS, Calls
-from holdfast.errors import Blocked, HoldfastError, Locked, NotAWorkspace, Tampering
+from holdfast.errors import Blocked, HoldfastError, InvalidInput, Locked, NotAWorkspace, Tampering
 from holdfast.model.canonical import Json
 from holdfast.model.path import STATE_DIRECTORY, printable
 from holdfast.store.anchor import anchor_path
@@ -41,10 +41,8 @@ def init(path: str = ".", calls: Calls = CALLS, *, forget: str = "") -> str:
     workspace = os.path.abspath(path)
     require_known_or_free(workspace, forget)
     identity = create_state(workspace, calls)
-    key = load_or_create_key(key_path(), calls)
+    ledger = _ledger(workspace, identity.id, calls)
     make_signing_key(calls=calls)
-    state = os.path.join(workspace, STATE_DIRECTORY)
-    ledger = Ledger(state, key, identity.id, anchor_path(identity.id), calls)
     if ledger.head() is None:
         lost: list[Json] = [*lost_at(workspace)]
         body: dict[str, Json] = {"workspace": identity.id}
@@ -70,6 +68,37 @@ def open(  # noqa: A001 (`holdfast.open` is the front door)
     except (HoldfastError, OSError):
         site.close()
         raise
+
+
+def open_branch(
+    home: Holdfast, name: str, *, begin: bool = False, wait: float = 0.0, progress: Progress | None = None
+) -> Holdfast:
+    """See `Holdfast.branch`. InvalidInput where the branch is not kept, and is not to begin."""
+    from holdfast.workspace.branches import find_branch, keep_branch, repository_of
+
+    if home.site.is_branch:
+        raise InvalidInput("this is the work tree of a branch already", hint="Nothing was changed. Work in your own.")
+    repository = repository_of(home.path, home.site.calls)
+    branch = find_branch(repository, home.site.state.path, name)
+    if branch is None:
+        if not begin:
+            raise InvalidInput(
+                f"Holdfast keeps no work tree for a branch {printable(name)}",
+                hint=f"Nothing was changed. Begin one with: holdfast run --branch {shlex.quote(name)}",
+            )
+        branch = keep_branch(repository, home.site.state.path, name)
+    calls = home.site.calls
+    identity = create_state(branch.workspace, calls)
+    ledger = _ledger(branch.workspace, identity.id, calls)
+    if ledger.head() is None:
+        body: dict[str, Json] = {"workspace": identity.id, "branch": branch.name, "of": home.id}
+        ledger.append("init", body, time.time_ns())
+    return open(branch.workspace, wait=wait, progress=progress, calls=calls)
+
+
+def _ledger(workspace: str, id: str, calls: Calls) -> Ledger:
+    state = os.path.join(workspace, STATE_DIRECTORY)
+    return Ledger(state, load_or_create_key(key_path(), calls), id, anchor_path(id), calls)
 
 
 def _require_here(path: str) -> None:
