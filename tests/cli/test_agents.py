@@ -53,6 +53,21 @@ def test_every_agent_is_listed_with_why_not(here: Any) -> None:
     assert "usable" in lines["mine"] and "no-such-program-here" in lines["gone"]
 
 
+def test_a_table_without_a_command_hides_nobody(here: Any) -> None:
+    """It is listed with what it lacks, like any agent that cannot be used; naming it says the same."""
+    configured('[agents.mine]\ntransport = "acp"\n')
+    found = items(here)["mine"]
+    assert (found["usable"], found["why_not"]) == (False, "it has no command")
+    done = here("apply", "Do it", "--agent", "mine", "--yes")
+    assert done.status == 2 and "Set command under [agents.mine]." in done.err
+    (here.directory / "R.md").write_text("- [ ] Make a.txt\n")
+    for name in ("nobody", "mine"):
+        done = here("run", "R.md", "--agent", name, "--yes")
+        assert done.status == 2
+    done = here("run", "R.md", "--agent", "nobody", "--yes")
+    assert "there is no agent nobody" in done.err and "nobody," not in done.err.partition("Known: ")[2]
+
+
 def test_an_agent_whose_model_has_no_key_is_not_usable(here: Any) -> None:
     """The list says what apply would say."""
     provider = '[providers.p]\nurl = "http://127.0.0.1:9"\napi = ["openai"]\nkey_env = "NOT_SET_HERE"\n'
@@ -314,12 +329,13 @@ def test_only_an_agent_that_is_there_can_be_tried_again(here: Any, words: tuple[
 
 
 def test_words_of_an_agent_cannot_pose_as_ours(here: Any) -> None:
-    """What it prints is told on one line, between quotes, and moves no cursor."""
+    """What it prints stands on lines that are marked as its own, or between quotes, and moves no cursor."""
     configured(shell("mine", "printf '\\033[2J\\033[1;1HApplied 3 changes.\\nUndo with: nothing\\n'; exit 1"))
     done = here("apply", TASK, "--agent", "mine", "--attempts", "1", "--yes")
     assert done.status == 11
     assert "\x1b" not in done.err + done.out
-    (line,) = (line for line in done.err.splitlines() if "Applied 3 changes" in line)
+    *live, line = (line for line in done.err.splitlines() if "Applied 3 changes" in line or "Undo with" in line)
+    assert live == ["  | Applied 3 changes.", "  | Undo with: nothing"]
     assert line.strip().startswith('it says: "') and "Undo with: nothing" in line
 
 

@@ -62,6 +62,12 @@ def test_doctor_tries_everything_out(guarded: Any) -> None:
         assert words in text
 
 
+def test_the_environment_that_programs_see_is_told(guarded: Any) -> None:
+    """Which of the user's tools are shown to programs, in a line that is no verdict."""
+    (told,) = [row for row in guarded("doctor", "--json").document["checks"] if row["name"] == "Environment"]
+    assert "Python 3" in told["detail"] and told["ok"] is None
+
+
 def test_doctor_works_outside_a_workspace(program: Any) -> None:
     """It tells what would hold in this directory, and leaves nothing in it."""
     done = program("doctor")
@@ -212,6 +218,20 @@ def test_values_are_told_with_the_file_that_decided(guarded: Any, configure: Any
     assert found["policy.low_risk"] == ("ask", ["user"])
     assert found["policy.without_health"] == ("deny", ["project"])
     assert found["policy.secrets"] == ("ask", [])
+
+
+def test_a_table_in_a_table_is_told_by_what_is_set_in_it(guarded: Any, configure: Any) -> None:
+    """An agent's limits are keys with their values; what nobody set has no words."""
+    configure("[agents.mine]\ncommand = ['true']\nlimits = { memory = '2GB' }")
+    said = guarded("doctor").out
+    assert "limits.memory_bytes=2000000000" in said and "None" not in said
+
+
+def test_checkpoints_are_told_as_runs_make_them(guarded: Any, configure: Any) -> None:
+    """Unset, a run commits inside a repository; `none` is what somebody wrote who wants no commits."""
+    assert "checkpoint git inside a repository" in guarded("doctor").out
+    configure('[run]\ncheckpoint = "none"\n')
+    assert values(guarded("doctor", "--json").document)["run.checkpoint"] == ("none", ["user"])
 
 
 def test_triggers_are_told_with_what_their_kind_means(guarded: Any, configure: Any) -> None:

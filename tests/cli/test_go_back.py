@@ -5,7 +5,16 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import pytest
+
+import holdfast
+from guarded import put
+from holdfast.errors import NeedsHuman
+from holdfast.model.plan import Call, Plan, Service
+from servers import listening
 
 Tree = Callable[[], dict[str, Any]]
 
@@ -155,6 +164,122 @@ def test_an_edit_after_a_crash_needs_a_human(guarded: Any) -> None:
     assert (guarded.directory / "old.txt").read_text() == "mine\n"
     assert not (guarded.directory / "more.txt").exists()
     assert guarded.apply(change("b.txt", "x")).status == 0
+
+
+def _refused_as_status_says(guarded: Any, exit_status: int, code: str, *named: str) -> None:
+    """A change and a recovery are refused, and status gives their reason, in words and in JSON."""
+    refused = [guarded.apply(change("b.txt", "x")), guarded("recover", "--json")]
+    assert [done.status for done in refused] == [exit_status] * 2
+    told = guarded("status", "--json")
+    assert (told.status, told.document["status"]) == (0, "trouble")
+    (trouble,) = told.document["trouble"]
+    reason = refused[1].document["error"]
+    assert trouble == {name: reason[name] for name in ("code", "message", "hint")}
+    assert trouble["code"] == code
+    words = guarded("status").out
+    assert "Nothing is open" not in words
+    for name in named:
+        assert name in trouble["message"] and name in words
+
+
+def test_status_names_directories_that_cannot_go_back(guarded: Any) -> None:
+    """A new directory with somebody's file in it stays, like a file that somebody edited: status names all of them."""
+    for meddling, named in (("touch n/mine", ["n"]), ("touch n/mine; echo x > old.txt", ["n", "old.txt"])):
+        plan = {"intent": "Try", "steps": [{"write": "n/a", "content": "1"}, {"write": "old.txt", "content": "1"}]}
+        health = [{"run": ["sh", "-c", f"{meddling}; exit 1"], "within": "1s"}]
+        assert guarded.apply({**plan, "health": health}).status == 7
+        _refused_as_status_says(guarded, 7, "needs_human", *named)
+        with holdfast.open(str(guarded.directory)) as hf:
+            assert sorted(item.path for item in hf.open_divergence()) == named
+        assert guarded("recover", "--accept").status == 0
+        assert "Trouble" not in guarded("status").out
+        (guarded.directory / "n/mine").unlink()
+        (guarded.directory / "n").rmdir()
+
+
+@pytest.mark.parametrize("point", ["flipped", "committed"])
+def test_status_tells_of_a_damaged_journal(guarded: Any, point: str) -> None:
+    """Killed, and one byte of the journal written over: nothing goes on before somebody looked, and status says so."""
+    kill_at(guarded, point)
+    (log,) = (guarded.directory / ".holdfast/journal").glob("*/log")
+    data = bytearray(log.read_bytes())
+    data[700] ^= 1
+    log.write_bytes(data)
+    _refused_as_status_says(guarded, 12, "tampering", "the journal is damaged at byte 8")
+
+
+def test_status_tells_of_what_is_not_ours_in_the_journal(guarded: Any) -> None:
+    """A file that somebody put into the journal is not cleaned away, and keeps every change away."""
+    (guarded.directory / ".holdfast/journal/planted").write_text("x")
+    _refused_as_status_says(guarded, 12, "tampering", "planted")
+
+
+def test_what_a_closed_failure_left_is_named(guarded: Any) -> None:
+    """A service action that stands after exit 7 waits for nobody; recover and status name the execution and the action.
+
+    With the next change that is history; so it is after `--accept`, which names what others changed.
+    """
+    with listening() as api, holdfast.open(str(guarded.directory)) as hf:
+        api.answers |= {"POST /fail": 503, "POST /unfail": 503}
+        drain = Service(Call(f"{api.url}/drain"))
+        plan = Plan("try", (put("n", b"1"), drain, Service(Call(f"{api.url}/fail"), Call(f"{api.url}/unfail"))))
+        with pytest.raises(NeedsHuman):
+            hf.execute(hf.simulate(plan), approved_by="me", consent=plan.id)
+        (row,) = hf.log()
+        stands = f"POST {api.url}/drain cannot be taken back"
+    for verb in ("recover", "status"):
+        told = guarded(verb)
+        assert told.status == 0 and row.id in told.out and stands in told.out
+        assert "is closed" in told.out and "ended properly" not in told.out and "Nothing is open" not in told.out
+        document = guarded(verb, "--json").document
+        assert (document["status"], document["closed_as_failed"]["id"]) == ("clean", row.id)
+        assert stands in document["closed_as_failed"]["errors"]
+    assert guarded.apply(change("b.txt", "x")).status == 0
+    assert guarded("recover").out == "Nothing to recover: the last change ended properly.\n"
+    assert guarded("status", "--json").document["closed_as_failed"] is None
+    kill_at(guarded, "flipped")
+    (guarded.directory / "old.txt").write_text("mine\n")
+    assert "is closed" not in guarded("status").out
+    assert guarded("recover", "--accept").status == 0
+    assert "old.txt was changed by somebody else" in guarded("recover").out
+
+
+def _other_mode(path: Path) -> None:
+    path.chmod(0o600)
+
+
+def _other_content(path: Path) -> None:
+    path.write_text("mine\n")
+
+
+def _a_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _both(path: Path) -> None:
+    _other_content(path)
+    _other_mode(path)
+
+
+@pytest.mark.parametrize(
+    ("meddle", "how"),
+    [
+        (_other_mode, "(mode 0600 instead of 0644)"),
+        (_other_content, "(other content)"),
+        (_both, "(mode 0600 instead of 0644, other content)"),
+        (_a_directory, "(a directory is there instead of a file)"),
+    ],
+)
+def test_recover_says_what_differs_at_a_path(guarded: Any, meddle: Callable[[Path], None], how: str) -> None:
+    """What somebody changed is told by what it is: mode, content, kind; when it is found, and when it is accepted."""
+    kill_at(guarded, "flipped")
+    meddle(guarded.directory / "old.txt")
+    found = guarded("recover")
+    assert (found.status, f"old.txt was changed by somebody else {how}" in found.err) == (7, True), found.err
+    accepted = guarded("recover", "--accept", "--json")
+    (left,) = accepted.document["left"]
+    assert (left["path"], how in left["detail"]) == ("old.txt", True)
 
 
 def test_going_back_shows_a_mass_removal_and_is_not_refused(guarded: Any, tree: Tree) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +45,56 @@ def test_the_stages_one_by_one(guarded: Any, write: Callable[[str], str], tree: 
     done = guarded("execute", report["id"], "--json").document
     assert done["status"] == "SUCCESS"
     assert (guarded.directory / "VERSION").read_text() == "2"
+
+
+WHOLE = """
+intent: Number it
+objective: A release that says its number
+rationale: |
+  Because it is asked
+  for
+steps:
+  - write: VERSION
+    content: '2'
+  - delete: old.txt
+verify:
+  - run: ['true']
+  - "Run tests"
+health:
+  - run: [/bin/true]
+"""
+
+
+def test_a_plan_is_shown_with_its_reasons_and_its_safety(guarded: Any, write: Callable[[str], str]) -> None:
+    """The words of `show p-…` have what the JSON has: objective, rationale, verification, health and the way back."""
+    plan = guarded("plan", write(WHOLE), "--json").document["id"]
+    lines = guarded("show", plan).out.splitlines()
+    assert lines[1:] == [
+        "Intent     Number it",
+        "Objective  A release that says its number",
+        "Rationale  Because it is asked",
+        "           for",
+        "  write VERSION",
+        "  delete old.txt",
+        "Verified   true",
+        "           “Run tests”",
+        "Health     /bin/true",
+        "On failure rollback",
+        "Way back   restore every touched path from the journal, then prove it by digest",
+    ]
+    bare = guarded("show", guarded("plan", write(CHANGE), "--json").document["id"]).out
+    assert "Verified   only by what the configuration asks for\n" in bare
+    assert "Health     nothing is asked afterwards\n" in bare and "Objective" not in bare
+
+
+def test_a_simulation_is_shown_step_by_step(guarded: Any, write: Callable[[str], str]) -> None:
+    """The words of `show s-…` say of each step what it would do, its risk, its way back and how it can fail."""
+    report = guarded("simulate", write(WHOLE.replace('  - "Run tests"\n', "")), "--json").document
+    out = guarded("show", report["id"]).out
+    assert "  ✓ step-1  write VERSION: creates the file  safe\n" in out
+    assert "  ✓ step-2  delete old.txt: removes the file  cautious\n" in out
+    assert out.count("      way back: full, the old object goes back from the journal, proven by digest\n") == 2
+    assert "      can fail: target missing, disk full, permission denied, changed by somebody else meanwhile\n" in out
 
 
 def test_an_approval_is_used_once(guarded: Any, simulated: Callable[[str], dict[str, Any]]) -> None:
@@ -131,6 +182,30 @@ def test_no_verb_presents_a_forged_change_set(
     assert not guarded("log", "--json").document["items"]
 
 
+def test_an_edited_base_is_told_as_damage_and_not_as_a_conflict(
+    guarded: Any, write: Callable[[str], str], tree: Tree
+) -> None:
+    """Where the kept change set says of a file what nobody saw there, execute blames what is kept (exit 12), not the
+    workspace, which is as it was; and no words of the interpreter are told."""
+    change = 'intent: Edit\nsteps:\n  - update: old.txt\n    old: "%s"\n    content: new\n'
+    old = (guarded.directory / "old.txt").read_text()
+    id = guarded("simulate", write(change % old.replace("\n", "\\n")), "--json").document["id"]
+    guarded("approve", id)
+    shelf, before = guarded.directory / ".holdfast" / "simulations" / id, tree()
+    kept = json.loads((shelf / "changes").read_text())
+    digest = kept["changes"][0][1][5]
+    kept["changes"][0][1][5] = ("0" if digest[0] != "0" else "1") + digest[1:]
+    (shelf / "changes").write_text(json.dumps(kept))
+    refused = guarded("execute", id)
+    assert (refused.status, "the kept change set of" in refused.err) == (12, True), refused.err
+    assert "changed since" not in refused.err and tree() == before
+    report = json.loads((shelf / "report").read_text())
+    (shelf / "report").write_text(json.dumps({**report, "surprise": 1}))
+    refused = guarded("execute", id)
+    assert refused.status == 12 and "is damaged or was edited" in refused.err
+    assert "__" not in refused.err and "Error" not in refused.err
+
+
 def test_no_verb_presents_another_plan(guarded: Any, simulated: Callable[[str], dict[str, Any]]) -> None:
     """A sound plan in the place of the one that was simulated is tampering to whoever looks at it."""
     id, other = simulated(CHANGE)["id"], simulated(RISKY)["id"]
@@ -155,6 +230,30 @@ def test_a_kept_plan_that_was_edited_is_made_again(guarded: Any, write: Callable
     assert [path.name for path in guarded.directory.glob("VERSIO*")] == ["VERSION"]
     assert guarded("plan", change).status == 0
     assert guarded("simulate", plan).status == 0
+
+
+@pytest.mark.parametrize("place", ["plans", "plans/{plan}", "simulations", "simulations/{simulation}"])
+def test_a_link_in_place_of_what_is_kept_is_tampering(guarded: Any, write: Callable[[str], str], place: str) -> None:
+    """It is not followed: exit 12 with the link's name, for every verb that would read or write there."""
+    change = write(CHANGE)
+    plan = guarded("plan", change, "--json").document["id"]
+    report = guarded("simulate", plan, "--json").document["id"]
+    guarded("approve", report)
+    here = place.format(plan=plan, simulation=report)
+    kept, elsewhere = guarded.directory / ".holdfast" / here, guarded.directory.parent / "elsewhere"
+    kept.rename(elsewhere)
+    kept.symlink_to(elsewhere)
+    before = sorted(path.name for path in elsewhere.rglob("*"))
+    verbs = [("simulate", plan), ("plan", change)] if "plans" in place else [("show", report), ("execute", report)]
+    for verb in verbs:
+        refused = guarded(*verb)
+        assert (refused.status, f".holdfast/{here} is a symbolic link" in refused.err) == (12, True), (
+            verb,
+            refused.err,
+        )
+    assert sorted(path.name for path in elsewhere.rglob("*")) == before
+    kept.unlink()
+    assert [guarded(verb, change).status for verb in ("plan", "simulate")] == [0, 0]
 
 
 def test_another_plan_under_the_id_of_one_is_refused(guarded: Any, write: Callable[[str], str]) -> None:
@@ -299,7 +398,10 @@ def test_decisions_are_replayed(guarded: Any, simulated: Callable[[str], dict[st
     inputs = next(iter(guarded("show", good.document["items"][0]["id"], "--json").document["inputs"] for _ in [0]))
     blob = guarded.directory / ".holdfast" / "objects" / inputs[:2] / inputs[2:]
     blob.write_bytes(blob.read_bytes()[:-4] + b"edit")
-    assert guarded("audit", "replay").status == 12
+    told = guarded("audit", "replay")
+    assert told.status == 12
+    assert "1 decision could not be decided again:" in told.err and "otherwise" not in told.err
+    assert f"blob {inputs[:12]} does not hold what its name says" in told.err
 
 
 def test_the_policy_tests_itself(guarded: Any) -> None:

@@ -1,4 +1,4 @@
-"""The verbs that only look: log, show, status, diff, audit."""
+"""The verbs that only look: log, show, trace, status, diff, audit."""
 
 from __future__ import annotations
 
@@ -268,6 +268,24 @@ def test_a_result_that_the_tables_lost_has_its_names(guarded: Any, write: Any) -
     )
     assert {name: shown[name] for name in names} == {name: done[name] for name in names}
     assert "steps" not in shown
+
+
+def test_trace_tells_what_came_from_what(guarded: Any) -> None:
+    """The lineage of an execution, in JSON and in words: the plan it goes back to, what it undoes, what undid it."""
+    done = guarded.apply(change("a.txt", "x")).document
+    undone = guarded("undo", done["id"], "--yes", "--json").document
+    assert guarded("trace", undone["id"], "--json").document["lineage"] == {
+        "correlation_id": done["plan_id"],
+        "parent_execution": done["id"],
+        "trigger_kind": "undo",
+        "run_id": None,
+        "ancestors": [done["id"]],
+        "descendants": [],
+        "siblings": [],
+    }
+    assert guarded("trace", done["id"], "--json").document["lineage"]["descendants"] == [undone["id"]]
+    assert f"Came from  {done['id']}\n" in guarded("trace", undone["id"]).out
+    assert f"Led to     {undone['id']}\n" in guarded("trace", done["id"]).out
 
 
 def test_what_was_aborted_executed_no_step(guarded: Any, write: Any) -> None:

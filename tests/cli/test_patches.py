@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import holdfast
 from delegated import FILES, FIXED, PYTHON, configured
+from guarded import fill
 
 PATCH = """\
 From: somebody
@@ -42,14 +45,41 @@ def test_a_patch_is_applied_listed_and_reversed(guarded: Any, tmp_path: Path) ->
     assert again.document["already_applied"] is True
     (item,) = guarded.fresh("patches", "--json").document["items"]
     assert (item["status"], item["execution"]) == ("COMMITTED", done.document["id"])
-    for verb in ("show", "evaluate"):
-        elsewhere = guarded(verb, item["id"], "--json")
-        assert (elsewhere.status, "holdfast patches show" in elsewhere.document["error"]["hint"]) == (2, True)
-    shown = guarded("patches", "show", item["id"][:6])
-    assert "+port = 8080" in shown.out
-    assert "committed" in shown.out
+    elsewhere = guarded("evaluate", item["id"], "--json")
+    assert (elsewhere.status, "holdfast patches show" in elsewhere.document["error"]["hint"]) == (2, True)
+    for words in (("patches", "show"), ("show",)):
+        shown = guarded(*words, item["id"][:6])
+        assert "+port = 8080" in shown.out
+        assert "committed" in shown.out
     assert guarded("apply", str(file), "--reverse", "--yes").status == 0
     assert conf.read_text().startswith("port = 80\n")
+
+
+def test_an_edited_ledger_of_patches_can_be_put_away(guarded: Any, tmp_path: Path) -> None:
+    """Exit 12 with the line; the way out that is told works, and nothing else is forgotten by it."""
+    (tmp_path / "fix.patch").write_text(PATCH)
+    assert guarded("apply", str(tmp_path / "fix.patch"), "--yes").status == 0
+    state = guarded.directory / ".holdfast"
+    ledger = state / "patch_ledger.jsonl"
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    ledger.write_bytes(b"".join([lines[0], lines[1].replace(b"fix.patch", b"another.patch"), *lines[2:]]))
+    told = guarded.fresh("patches")
+    assert (told.status, "does not hold line 2" in told.err) == (12, True)
+    for name in ("patch_ledger.jsonl", "holdfast.db"):
+        assert name in told.err
+        (state / name).rename(tmp_path / name)
+    assert guarded.fresh("patches").status == 0
+    assert guarded.fresh("patches", "--json").document["items"] == []
+    assert len(guarded.fresh("log", "--json").document["items"]) == 1
+
+
+@pytest.mark.parametrize("id", ["x-nope", "nope"])
+@pytest.mark.parametrize("action", ["show", "release", "drop"])
+def test_a_patch_that_is_not_known_is_looked_for_among_patches(guarded: Any, action: str, id: str) -> None:
+    """The hint names the list that has patches, which the log has not."""
+    done = guarded("patches", action, id, "--yes", "--json")
+    assert (done.status, done.document["error"]["hint"]) == (2, "List them with: holdfast patches")
+    assert "holdfast patches" in guarded("show", "x-nope").err
 
 
 def test_a_patch_comes_on_standard_input_and_so_does_a_change_file(guarded: Any) -> None:
@@ -138,19 +168,22 @@ def test_what_makes_no_sense_is_refused(guarded: Any, words: tuple[str, ...], st
 # ── fix ──
 
 REPAIR = "import pathlib; p = pathlib.Path('app.py'); p.write_text(p.read_text().replace('41', '42'))"
+# Its tests cannot run: what they need is not installed.
+UNINSTALLED = b'{"scripts": {"test": "jest"}, "devDependencies": {"jest": "1"}}'
+
+
+def prepared(program: Any, files: Mapping[str, bytes]) -> Any:
+    """The program in a guarded project, and an agent `mine` that repairs what `FILES` has broken."""
+    fill(program.directory, files)
+    holdfast.init(str(program.directory))
+    configured(f'[agents.mine]\ncommand = ["{PYTHON}", "-c", "{REPAIR}"]\n')
+    return program
 
 
 @pytest.fixture
 def broken(program: Any) -> Any:
-    """A guarded project whose one test fails, and an agent `mine` that repairs it."""
-    import holdfast
-
-    for name, data in FILES.items():
-        (program.directory / name).parent.mkdir(exist_ok=True)
-        (program.directory / name).write_bytes(data)
-    holdfast.init(str(program.directory))
-    configured(f'[agents.mine]\ncommand = ["{PYTHON}", "-c", "{REPAIR}"]\n')
-    return program
+    """A project whose one test fails."""
+    return prepared(program, FILES)
 
 
 def test_fix_repairs_records_and_can_be_undone(broken: Any, tree: Any) -> None:
@@ -193,6 +226,27 @@ def test_fix_by_an_agent_that_removes_the_test_is_refused(broken: Any, tree: Any
     assert ran.status == 6
     assert "removes tests/test_app.py" in ran.document["error"]["message"]
     assert tree() == before
+
+
+def test_fix_says_what_did_not_run(program: Any) -> None:
+    """Where a check could not run, not every check passes: the answer names it and why, in words and JSON."""
+    prepared(program, {**FILES, "app.py": FIXED, "web/package.json": UNINSTALLED})
+    ran = program("fix", "--agent", "mine")
+    assert (ran.status, "Every check passes" in ran.out) == (0, False), ran
+    said, _, named = ran.out.partition("\n")
+    assert said == "Every check that could run passes. Not run:"
+    assert named.startswith("  ! ") and "node_modules" in named
+    document = program("fix", "--agent", "mine", "--json").document
+    assert document["status"] == "NOTHING_BROKEN"
+    assert ["node_modules" in line for line in document["not_run"]] == [True]
+
+
+def test_fix_where_no_check_could_run_repairs_nothing(program: Any) -> None:
+    """Exit 5, with why; nothing is told to pass."""
+    prepared(program, {"package.json": UNINSTALLED})
+    ran = program("fix", "--agent", "mine")
+    assert (ran.status, "no check could run here" in ran.err) == (5, True), ran
+    assert "passes" not in ran.out + ran.err
 
 
 def test_diff_of_a_patch_is_a_preview_that_leaves_nothing(guarded: Any, tmp_path: Path, tree: Any) -> None:

@@ -37,7 +37,7 @@ def test_the_stream_is_events_and_then_the_run(guarded: Any) -> None:
     assert done.status == 0, done.err
     *events, last = [json.loads(line) for line in done.out.splitlines()]
     names = [event["event"] for event in events]
-    assert names[0] == "EXECUTION_STARTED" and names[-1] == "EXECUTION_FINISHED"
+    assert names[:2] == ["CHECKS", "EXECUTION_STARTED"] and names[-1] == "EXECUTION_FINISHED"
     assert {"TASK_STARTED", "TASK_STATE", "AGENT", "TASK_COMPLETED"} <= set(names)
     assert (last["kind"], last["status"], last["totals"]["completed"]) == ("run", "FINISHED", 1)
 
@@ -83,7 +83,7 @@ def test_a_task_that_fails_is_told_and_tried_again(guarded: Any) -> None:
     done = here.fresh("run", "--agent", "mine", "--yes", "--attempts", "1")
     assert done.status == 11, done.err
     assert states(here) == ["FAILED", "BLOCKED", "COMPLETED"]
-    assert done.out.splitlines()[-1] == "Go on with: holdfast retry --failed"
+    assert done.out.splitlines()[-1] == "Go on with: holdfast retry --failed --yes"
     assert "x = (" not in [path.read_text() for path in here.directory.glob("*.py")]
     text = (here.directory / "ROADMAP.md").read_text()
     shown = here("show", "1.1")
@@ -121,7 +121,9 @@ def test_a_limit_ends_it_in_order(guarded: Any) -> None:
     done = here.fresh("run", "--agent", "mine", "--yes", "--budget-time", "4s")
     assert done.status == 10, done.err
     assert "the time of the run is over" in done.out
-    assert done.out.splitlines()[-1] == "Go on with: holdfast resume --budget-time 8s"
+    assert done.out.splitlines()[-1] == "Go on with: holdfast resume --budget-time 8s --yes"
+    for look in ("tasks", "status"):
+        assert "o on with: holdfast resume --budget-time 8s --yes" in here(look).out
     assert (here("tasks", "--json").document["status"], agents_alive(here)) == ("LIMIT", [])
 
 
@@ -159,7 +161,7 @@ def test_the_same_is_counted_by_all_that_count(guarded: Any) -> None:
 
 def test_folders_are_no_files(guarded: Any) -> None:
     """What landed is counted in files, also where folders had to be made for them."""
-    here = mapped(guarded, "Create a.py")
+    here = mapped(guarded, "Create a.py and notes/old/one.txt")
     made = "for name in 'a.py', 'notes/old/one.txt': open(name, 'w').write('x = 1\\n')\n"
     script(here).write_text("import os\nos.makedirs('notes/old')\n" + made)
     done = here.fresh("run", "--agent", "mine", "--yes")
@@ -219,6 +221,7 @@ def test_groups_are_shown_with_their_reason(guarded: Any, by: str) -> None:
 BAD = [
     (("run", "NONE.md", "--agent", "mine"), "there is no NONE.md"),
     (("run", "Makefile", "--agent", "mine"), "has no tasks"),
+    (("run", "bad.json", "--agent", "mine"), "has no tasks: not valid JSON: a value is expected here"),
     (("run", "--agent", "nobody"), "there is no agent nobody"),
     (("run", "--agent", "gone"), "gone cannot be given work"),
     (("run", "--agent", "mine", "--only", "9.9"), "there is no task 9.9"),
@@ -244,6 +247,7 @@ BAD = [
 def test_bad_input_is_refused_before_a_run_is_written_down(guarded: Any, tree: Tree) -> None:
     """Exit 2 with the reason, in words and as a document; no run, no change."""
     here = mapped(guarded, *THREE)
+    (here.directory / "bad.json").write_text('{"bad": ')
     configured('[agents.mine]\ncommand = ["/bin/true"]\n[agents.gone]\ncommand = ["no-such-program-here"]\n')
     before = tree()
     for (words, wanted), done in zip(BAD, here.batch([[*words, "--json"] for words, _ in BAD]), strict=True):

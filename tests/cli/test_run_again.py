@@ -18,7 +18,7 @@ ROWS = [
     {"key": "a", "title": "Create a.py", "body": "", "files": [], "after": [], "line": 3},
     {"key": "b", "title": "Create b.py", "body": "", "files": [], "after": ["a"], "line": 3},
 ]
-RUN = ("run", "--agent", "mine", "--yes")
+RUN = ("run", "--agent", "mine", "--yes", "--take-guessed")
 
 
 def listed(guarded: Any, text: str = LIST) -> Any:
@@ -138,3 +138,35 @@ def test_a_box_that_a_person_unticked_asks_again(guarded: Any) -> None:
     untick(here, "1.2")
     assert to_begin(here) == ["1.2"]
     assert states(here) == ["COMPLETED", "COMPLETED"]
+
+
+def test_what_an_earlier_run_landed_and_ticked_is_not_reset(guarded: Any) -> None:
+    """Its box is set, and the newest run has no record of it: `reset` and `retry` refuse all the same, and name the
+    undo. What only its box calls done is set back to do, and `resume` does it."""
+    here = mapped(guarded, "Create a.py", "Create b.py")
+    assert here.fresh(*RUN, "--only", "1.1").status == 0
+    roadmap: Path = here.directory / "ROADMAP.md"
+    roadmap.write_text(roadmap.read_text().replace("[ ] 1.2", "[x] 1.2"))
+    assert here.fresh(*RUN).status == 0
+    for verb in ("reset", "retry"):
+        refused = here(verb, "1.1")
+        assert refused.status == 2 and "holdfast undo create-a" in refused.err, refused
+    assert states(here) == ["COMPLETED", "COMPLETED"]
+    assert here("reset", "1.2").status == 0
+    assert states(here) == ["COMPLETED", "PENDING"]
+    assert here.fresh("resume", "--yes").status == 0
+    assert (here.directory / "b.py").exists()
+
+
+def test_sync_ticks_what_earlier_runs_landed(guarded: Any) -> None:
+    """A task that was landed with --no-sync is done for the newest run, which did not begin it: `sync` sets its box,
+    and leaves alone what a person emptied after a run had ticked it."""
+    here = mapped(guarded, "Create a.py", "Create b.py")
+    assert here.fresh(*RUN, "--no-sync", "--no-checkpoint", "--only", "1.2").status == 0
+    assert here.fresh(*RUN).status == 0
+    assert (states(here), boxes(here)) == (["COMPLETED", "COMPLETED"], "x.")
+    assert "is ticked as things stand" in here("sync").out
+    assert boxes(here) == "xx"
+    untick(here, "1.2")
+    assert "was in line already" in here("sync").out
+    assert boxes(here) == "x."

@@ -158,3 +158,20 @@ def test_nobody_is_told_of_edits_that_they_did_not_make(guarded: Any) -> None:
     assert here("undo", newest["id"], "--yes").status == 0
     synced = here("sync")
     assert (synced.status, synced.err) == (0, "")
+
+
+@pytest.mark.long
+def test_an_undo_names_the_tasks_that_need_what_goes(guarded: Any) -> None:
+    """What is done and depends on it, by a word or by its phase or by way of others, is named before anything goes."""
+    here = mapped(guarded)
+    (here.directory / "ROADMAP.md").write_text(
+        "## Phase 1: Base\n- [ ] 1.1 Create a.py\n- [ ] 1.2 Create b.py (depends on 1.1)\n- [ ] 1.3 Create c.py\n"
+        "## Phase 2: More\n**Prerequisites**: Phase 1\n- [x] 2.1 Create old.py\n- [ ] 2.2 Create d.py\n"
+    )
+    git(here, "commit", "-qam", "roadmap")
+    assert here.fresh("run", "--agent", "mine", "--yes", "--max-tasks", "3").status in (0, 11)
+    alone = here("undo", "1.2", "--preview")
+    assert "in need of it: 2.1 Create old.py. They stay" in alone.err + alone.out
+    told = here("undo", "1.1", "--preview")
+    assert "in need of it: 1.2 Create b.py" in told.err + told.out and "1.3" not in told.err + told.out
+    assert (here.directory / "a.py").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -108,3 +109,26 @@ def test_an_order_for_work_here_is_not_given_out_to_others(guarded: Any) -> None
     assert (done.status, boxes(here)) == (0, "x"), done.err
     record, order = booked(here.directory)
     assert (record.attempt, order.mirrored, bool(order.base)) == (2, True, True)
+
+
+def test_what_landed_is_told_although_the_roadmap_is_gone(guarded: Any) -> None:
+    """Somebody removes the file while an agent works: its task lands, and the end, table and document say so."""
+    here = mapped(guarded, "Create a.py")
+    script(here).write_text("import time\n" + script(here).read_text() + "time.sleep(2)\n")
+
+    def remove() -> None:
+        wait_until(lambda: agents_alive(here))
+        (here.directory / "ROADMAP.md").unlink()
+
+    with ThreadPoolExecutor(1) as beside:
+        removed = beside.submit(remove)
+        done = here.fresh("run", "--agent", "mine", "--yes")
+        removed.result()
+    assert done.status == 0, done.err
+    assert "there is no ROADMAP.md in the workspace: what landed is not ticked" in done.out
+    assert (here.directory / "a.py").read_text() == "x = 1\n"
+    document = here("tasks", "--json").document
+    assert [task["status"] for task in document["tasks"]] == ["COMPLETED"]
+    assert document["unreadable"] == "there is no ROADMAP.md in the workspace"
+    again = here.fresh("run", "--agent", "mine", "--yes")
+    assert again.status == 2 and "Nothing was changed." in again.err

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from delegated import configured
 from roadmapped import mapped, states
 
 ENGINE = ".holdfast/engine.db"
@@ -53,6 +54,33 @@ def test_a_person_is_not_waited_for_where_there_is_none(guarded: Any) -> None:
     nothing_begun(here)
     (row,) = (row for row in here("agents", "--json").document["items"] if row["name"] == "manual")
     assert row["breaker"] == "CLOSED" and row["ready"], row
+
+
+def test_where_no_agent_can_be_used_no_run_is_begun(guarded: Any) -> None:
+    """Exit 5 with each reason and the way out, for a run as for its preview; a run with nothing to do needs nobody."""
+    here = mapped(guarded, "Create a.py")
+    configured("")
+    for words in (("--yes",), ("--dry-run",)):
+        refused = here("run", *words)
+        assert refused.status == 5 and "safe mode: no agent can be used" in refused.err, refused
+        assert "Nothing was begun" in refused.err and "holdfast agents" in refused.err, refused
+    nothing_begun(here)
+    roadmap: Path = here.directory / "ROADMAP.md"
+    roadmap.write_text(roadmap.read_text().replace("[ ]", "[x]"))
+    assert here.fresh("run", "--yes").status == 0
+
+
+def test_a_run_does_not_go_on_where_no_agent_can_be_used(guarded: Any) -> None:
+    """What is left to do waits for no person's yes: exit 5 and the same words. What only has to land needs no agent."""
+    here = mapped(guarded, "Create a.py", "Create b.py")
+    assert here.fresh("run", "--max-tasks", "1", "--ask", "after").status == 3
+    configured("")
+    assert here("review", "1.1", "--yes").status == 0
+    assert here.fresh("resume", "--yes").status in (0, 3)
+    assert states(here)[0] == "COMPLETED"
+    assert here("reset", "1.2").status == 0
+    refused = here("resume", "--yes")
+    assert refused.status == 5 and "safe mode: no agent can be used" in refused.err, refused
 
 
 def test_without_the_engine_no_run_is_begun(guarded: Any, tmp_path: Path) -> None:

@@ -37,6 +37,11 @@ def waiting(guarded: Any, *words: str, titles: tuple[str, ...] = TWO) -> Any:
     return here
 
 
+def ledger(here: Any) -> list[dict[str, Any]]:
+    lines = (here.directory / ".holdfast/ledger.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
 def test_policy_asks_and_a_signature_answers(guarded: Any, tree: Tree) -> None:
     """Without --yes nothing landed; yes signs an approval, no rejects, and `resume` does what was said."""
     here = waiting(guarded)
@@ -250,6 +255,27 @@ def test_two_people_answer_for_one_task(guarded: Any, tmp_path: Path) -> None:
     assert approves("ben") == 0
     done = here.fresh("resume")
     assert (done.status, boxes(here)) == (0, "x"), done.err
+
+
+def test_a_yes_to_going_on_covers_what_waits(guarded: Any) -> None:
+    """`resume --yes` approves what policy lets one person approve, under the name of who says it; what must be typed
+    out still waits, and so does what somebody rejected."""
+    risky = "Create c.py with a workflow"
+    here = waiting(guarded, titles=(*TWO, risky))
+    assert here("review", "1.2", "--no").status == 0
+    done = here.fresh("resume", "--yes")
+    assert done.status == 3, done.err
+    assert states(here) == ["COMPLETED", "FAILED", "NEEDS_REVIEW"]
+    (approval,) = (row for row in ledger(here) if row["kind"] == "approval" and row["body"]["answer"] == "approve")
+    assert (approval["body"]["by"], approval["body"]["reason"]) == (getpass.getuser(), "--yes")
+
+
+@pytest.mark.parametrize("stage", ["after", "destructive"])
+def test_a_yes_to_going_on_is_no_answer_to_the_run(guarded: Any, stage: str) -> None:
+    """What --ask wants looked at waits on, also where policy would let one person approve it."""
+    here = waiting(guarded, "--ask", stage, titles=("Create a.py and removes old.py",))
+    assert here.fresh("resume", "--yes").status == 3
+    assert states(here) == ["NEEDS_REVIEW"]
 
 
 def test_nothing_to_answer_is_refused(guarded: Any) -> None:

@@ -111,3 +111,15 @@ def test_a_persons_decision_about_a_task_has_no_substitute(guarded: Any) -> None
     done = here.fresh("run", "--yes", *WHILE)
     assert done.status == 10
     assert asked(here) == ["aa", "aa"], done.err
+
+
+def test_an_agent_that_never_passes_is_told_to_a_person(guarded: Any) -> None:
+    """It says each time that it is done, and never is: over the attempts of a run that is escalated as it is for one
+    task, in a line and in the log."""
+    here = mapped(guarded, "Create a.py")
+    script(here).write_text("open('b.py', 'a').write('x = 1\\n')\nprint('All done.')\n")
+    done = here.fresh("run", "--agent", "mine", "--yes", "--attempts", "2")
+    assert done.status == 11
+    (line,) = [line for line in done.err.splitlines() if "passed never" in line]
+    assert line.startswith("! 1.1 Create a.py: mine finished create-a") and "4 times" in line
+    assert '"acceptance_failed"' in (here.directory / ".holdfast/logs/resilience.jsonl").read_text()

@@ -54,6 +54,19 @@ def goes_on(here: Any) -> None:
     assert sorted(commits(here)) == ["1.1 Create a.py", "1.2 Create b.py slowly", "1.3 Create c.py"]
 
 
+def test_who_looks_on_is_told_soon_who_is_at_work(guarded: Any) -> None:
+    """Within 4 seconds of its beginning, and `status` and `tasks` agree on how long the run has worked."""
+    here = mapped(guarded, *SLOW[1:2])
+    process = here.start(*RUN, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_until(lambda: process.poll() is not None or agents_alive(here))
+    wait_until(lambda: "under way: 1 at work, 0 landed" in here("status").out, 4)
+    before = here("status", "--json").document["run"]["worked_ms"]
+    between = here("tasks", "--json").document["worked_ms"]
+    assert 0 < before <= between <= here("status", "--json").document["run"]["worked_ms"]
+    process.send_signal(signal.SIGINT)
+    assert ended(process)[0] == 130
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_once_stops_in_order(guarded: Any, number: signal.Signals) -> None:
     """Exit 130 within seconds, the run is STOPPED, what to type next is the last line; `resume` goes on."""
@@ -61,7 +74,7 @@ def test_once_stops_in_order(guarded: Any, number: signal.Signals) -> None:
     process = begun(here)
     process.send_signal(number)
     status, out, err = ended(process)
-    assert (status, out.splitlines()[-1]) == (130, "Go on with: holdfast resume"), err
+    assert (status, out.splitlines()[-1]) == (130, "Go on with: holdfast resume --yes"), err
     assert "the landing that is under way is finished" in err
     assert here("tasks", "--json").document["status"] == "STOPPED"
     goes_on(here)

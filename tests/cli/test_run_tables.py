@@ -45,11 +45,17 @@ def test_attempts_and_events_are_in_tables(guarded: Any) -> None:
     assert _rows(here, "SELECT name FROM adapters") == [("mine",)]
     assert _rows(here, "SELECT DISTINCT adapter_id FROM tasks") == [("mine",)]
 
+    assert here.fresh("audit", "verify").status == 0
     for lost in (("events", "execution_log"), ("events",), ("execution_log",)):
         with sqlite3.connect(here.directory / ".holdfast" / "holdfast.db") as database:
             database.executescript("".join(f"DROP TABLE {name};" for name in lost))
         assert here.fresh("recover").status == 0
         assert (_rows(here, log), _rows(here, question)) == (attempts, events)
+
+    with sqlite3.connect(here.directory / ".holdfast" / "holdfast.db") as database:
+        database.execute("UPDATE tasks SET state='COMPLETED'")
+    verified = here.fresh("audit", "verify")
+    assert verified.status == 12 and f"tasks {run} " in verified.err and "mv .holdfast/holdfast.db" in verified.err
 
     for path in (here.directory / ".holdfast").glob("holdfast.db*"):
         shutil.move(path, here.directory.parent / path.name)

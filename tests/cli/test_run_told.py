@@ -25,13 +25,15 @@ from holdfast.cli.run_told import (
 )
 from holdfast.cli.run_view import RunView
 from holdfast.cli.screen import Screen
-from holdfast.engine.run_standing import Standing, task_named
+from holdfast.cli.worker import ended_words
+from holdfast.engine.run_standing import Standing, resume_with, task_named
 from holdfast.engine.taskbook import TaskBook, begin_run
 from holdfast.errors import InvalidInput, UnknownId
 from holdfast.model.agent import Began, Usage
 from holdfast.model.configuration import Budget
 from holdfast.model.run import (
     AgentSeen,
+    RunFinished,
     RunOptions,
     RunRecord,
     RunStarted,
@@ -40,7 +42,7 @@ from holdfast.model.run import (
     TaskMoved,
     TaskStarted,
 )
-from holdfast.model.task import STRATEGIES, Roadmap, Task, TaskRecord, TaskState, Tried
+from holdfast.model.task import STRATEGIES, Phase, Roadmap, Task, TaskRecord, TaskState, Tried
 
 A, B = Task("add-a", "Add a", "1.1"), Task("add-b", "Add b", "1.2", after=("add-a",))
 SECOND = 10**9
@@ -143,6 +145,14 @@ def test_who_waits_says_for_whom() -> None:
     assert waits_for(B, standing("RUNNING", "COMPLETED", "PENDING")) == ""
 
 
+def test_who_waits_for_a_phase_says_for_which_of_its_tasks() -> None:
+    """Where only the phase of a task comes after another one, the first task there that is not done is named."""
+    phases = (Phase("one", "One"), Phase("two", "Two", after=("one",)))
+    tasks = (A._replace(phase="one"), Task("add-c", "Add c", "1.9", phase="one"), Task("add-b", "Add b", phase="two"))
+    found = Standing(RunRecord("u-1", "R"), Roadmap("roadmap", "", phases, tasks), {"add-a": record("COMPLETED")})
+    assert [waits_for(task, found) for task in tasks] == ["", "", "1.9"]
+
+
 ENDS: list[tuple[Standing, bool, int, str]] = [
     (standing("FINISHED", "COMPLETED", "COMPLETED"), False, 0, ""),
     (standing("FINISHED", "COMPLETED", "SKIPPED"), False, 0, ""),
@@ -166,10 +176,35 @@ def test_every_end_has_a_status_and_a_way_on(found: Standing, interrupted: bool,
     assert (ending.status, ending.next) == (status, after)
 
 
+def test_what_left_the_roadmap_was_not_done() -> None:
+    """A task that somebody took out of the file while it was worked on is said to have left, and not to be done."""
+    found = standing("FINISHED", "COMPLETED", "PENDING")
+    found = found._replace(roadmap=Roadmap("roadmap", "", (), (A,)))
+    ending = ending_of(found, interrupted=False)
+    assert ending.words == "1 task left ROADMAP.md before it was done; 1 of 2 tasks done, 1 left."
+    assert (ending.status, ending.next) == (0, "holdfast run")
+
+
 def test_the_end_names_also_what_failed_beside_what_waits() -> None:
     """Both are told, each with its command; the question comes first."""
     ending = ending_of(standing("WAITING", "FAILED", "NEEDS_REVIEW"), interrupted=False)
     assert ending.words == "1 task needs you; 1 did not land (holdfast retry add-a); 0 of 2 tasks done."
+
+
+@pytest.mark.parametrize("state", ["STOPPED", "LIMIT", "RUNNING"])
+def test_the_way_on_has_the_consent_that_the_run_had(state: str) -> None:
+    """Whoever types it is not asked about every task, unless they were before; and they know which run, where it is
+    named."""
+    found = standing(state, "COMPLETED", "PENDING", because="the tokens of the run are used up (5)")
+    budget = found.run.options._replace(budget=Budget(tokens=5))
+    more = " --budget-tokens 10" if state == "LIMIT" else ""
+    for yes, consent in ((False, ""), (True, " --yes")):
+        run = found.run._replace(yes=yes, options=budget)
+        assert ending_of(found._replace(run=run), interrupted=True).next == f"holdfast resume{more}{consent}"
+        assert resume_with(run, run.id) == f"holdfast resume u-1{more}{consent}"
+    lost = standing("FINISHED", "COMPLETED", "FAILED")
+    lost = lost._replace(run=lost.run._replace(yes=True))
+    assert ending_of(lost, interrupted=False).next == "holdfast retry add-b --yes"
 
 
 def test_what_the_file_itself_forbids_is_not_tried_again() -> None:
@@ -296,6 +331,52 @@ def test_a_line_counts_the_attempts_that_the_table_counts(capfd: pytest.CaptureF
     at_the_end = record("COMPLETED", attempt=3, execution="e-1", part=1, parts=2, tried=FAILED[:1])
     *_, begun, last = capfd.readouterr().err.splitlines()
     assert "begins, attempt 3" in begun and f"{attempts_of(at_the_end)} attempts" in last
+
+
+def test_what_waits_for_a_yes_is_not_said_to_go_on_by_itself(capfd: pytest.CaptureFixture[str]) -> None:
+    """A recovery that is proposed, or asked about, says that it depends on a person."""
+    view = RunView(Screen("text", colour=False), lambda run: standing("RUNNING", "PENDING", "PENDING"))
+    for event in (
+        RunStarted("u-1", "ROADMAP.md", 2, 2),
+        TaskStarted("u-1", "add-a", 1, "mine"),
+        TaskMoved("u-1", "add-a", "NEEDS_REVIEW", "test: 1 failed; it is told what failed"),
+        TaskFailed("u-1", "add-a", 1, "test", "1 failed", "retry with context"),
+    ):
+        view(event)
+    last = capfd.readouterr().err.splitlines()[-1]
+    assert last.endswith("; it is tried again, told what failed, if you say so")
+
+
+def test_a_part_that_lands_has_a_line(capfd: pytest.CaptureFixture[str]) -> None:
+    """Once, when it lands; a later attempt at the next part does not say it again, nor does a run that goes on."""
+    begun = standing("RUNNING", "PENDING", "PENDING")
+    begun = begun._replace(records={**begun.records, "add-b": TaskRecord("u-1", "add-b", part=1, parts=3)})
+    view = RunView(Screen("text", colour=False), lambda run: begun)
+    for event in (
+        RunStarted("u-1", "ROADMAP.md", 2, 2),
+        TaskMoved("u-1", "add-a", "PENDING", "", 1),
+        TaskMoved("u-1", "add-a", "PENDING", "stopped", 1),
+        TaskMoved("u-1", "add-b", "PENDING", "stopped", 1),
+    ):
+        view(event)
+    assert capfd.readouterr().err.splitlines()[1:] == ["✓ 1.1 Add a: part 1 landed"]
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (RunFinished("u-1", "FINISHED", 2, 0, 0, 0, Usage()), "FINISHED: 2 done"),
+        (RunFinished("u-1", "FINISHED", 1, 1, 0, 0, Usage()),
+         "FINISHED: 1 done, 1 did not land. Look with: holdfast tasks u-1"),
+        (RunFinished("u-1", "WAITING", 1, 0, 2, 0, Usage(), "2 need a person"),
+         "WAITING (2 need a person): 1 done, 2 wait for you. Look with: holdfast review --run u-1"),
+        (RunFinished("u-1", "LIMIT", 0, 0, 0, 1, Usage(), "spent"),
+         "LIMIT (spent): 1 left. Look with: holdfast tasks u-1"),
+    ],
+)  # fmt: skip
+def test_who_attends_is_told_how_a_run_ended(event: RunFinished, words: str) -> None:
+    """Nobody sees its last line: state, reason, counts, and where it says how it goes on."""
+    assert ended_words(event) == words
 
 
 def test_a_task_is_found_by_number_id_and_beginning() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,21 @@ def test_what_was_not_asked_before_is_refused(here: Any, tmp_path: Path, monkeyp
     assert (done.status, done.document["error"]["changed"]) == (11, False)
     assert "not on tape: this request was not recorded" in done.document["error"]["message"]
     assert model.seen == []
+
+
+def test_a_question_refused_after_others_were_answered_fails_the_task(
+    here: Any, tmp_path: Path, tree: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that goes on without that answer, and ends well, did not do what was recorded: exit 11, with why."""
+    recorded(here, tmp_path / "tapes", monkeypatch, "x")
+    configured(asking_agent(NOBODY, times=2, on_error=0, more=f'replay = "{tmp_path / "tapes"}"'))
+    program = Path(os.environ["HOME"]) / "asking.py"
+    program.write_text(program.read_text().replace('"x" * 400', '"x" * (400 + number)'))
+    before = tree()
+    done = here(*APPLY)
+    assert done.status == 11, done.document
+    assert "not on tape: this request was not recorded" in done.document["error"]["message"]
+    assert tree() == before
 
 
 def test_tapes_of_several_tasks_are_played_in_their_order(

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from delegated import configured
+from holdfast.store.signing import load_or_create_signer
 from people import People
 
 CHANGE = "intent: Number the release\nsteps:\n  - write: VERSION\n    content: '2'\n"
@@ -85,6 +87,16 @@ def test_what_policy_allows_was_approved_by_nobody(guarded: Any, write: Write, p
     assert "Approved  by nobody; policy allowed it\n" in guarded("show", done["id"]).out
     more = write(CHANGE.replace("VERSION", "MORE"))
     assert _approved(people.told("me", "apply", more, "--yes", "--json").document) == ("me", True, True)
+
+
+def test_blanks_around_a_name_are_no_part_of_it(guarded: Any, write: Write) -> None:
+    """Configured with them, as this user or as an approver, a person is the same, and is recorded without them."""
+    key = load_or_create_signer().public
+    for number, (user, approver) in enumerate([(" ann ", "ann"), ("ann", " ann "), (" ann ", " ann ")]):
+        configured(f"[me]\nname = '{user}'\n[approvers]\n'{approver}' = '{key}'\n")
+        ran = guarded("apply", write(CHANGE.replace("VERSION", f"V{number}")), "--yes", "--json")
+        assert ran.status == 0, ran
+        assert _approved(ran.document) == ("ann", True, True)
 
 
 def test_what_was_rolled_back_names_who_approved_it(guarded: Any, write: Write) -> None:

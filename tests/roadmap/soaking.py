@@ -100,6 +100,7 @@ def prepare(workspace: Path, config: Path, *, seconds: float = 0.05) -> None:
     (workspace / "ROADMAP.md").write_text(roadmap(), encoding="utf-8")
     (workspace / "Makefile").write_text("test:\n\tpython3 -m compileall -q .\n", encoding="utf-8")
     (workspace / ".gitignore").write_text("__pycache__/\n", encoding="utf-8")
+    (workspace / "register.txt").write_text("", encoding="utf-8")
     for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "base"]):
         subprocess.run(["git", *words], cwd=workspace, check=True)
     config.mkdir(parents=True, exist_ok=True)

@@ -81,7 +81,7 @@ def test_once_finishes_the_landing(here: Program) -> None:
     process = in_the_second_landing(here)
     process.send_signal(signal.SIGINT)
     status, out, err = ended(process, 60)
-    assert (status, out.splitlines()[-1]) == (130, "Go on with: holdfast resume"), err
+    assert (status, out.splitlines()[-1]) == (130, "Go on with: holdfast resume --yes"), err
     assert "the landing that is under way is finished" in err
     assert (boxes(here), len(commits(here))) == ("xx.", 3)
     assert here("tasks", "--json").document["status"] == "STOPPED"

@@ -196,6 +196,21 @@ def test_a_run_is_stopped_while_a_landing_waits_for_the_database(
         base.end()
 
 
+def test_a_run_that_is_done_ends_whatever_holds_the_database(tmp_path: Path, cluster: Cluster) -> None:
+    """The end of the last landing cannot be recorded: the run is told as done, and its process ends."""
+    base = Base(tmp_path / "lab", cluster.url("held"), tasks=1)
+    try:
+        base.worker("one").says("listens")
+        run = base.run()
+        with psycopg.connect(base.database) as holder:
+            wait_until(lambda: base.sql("SELECT 'lands' FROM dbos.workflow_status WHERE name = 'land'"))
+            holder.execute("LOCK TABLE dbos.workflow_output IN EXCLUSIVE MODE")
+            assert run.ended(40) == 0, run.told
+        base.check_done()
+    finally:
+        base.end()
+
+
 def test_a_worker_ends_while_its_database_is_away(own: tuple[Cluster, Base]) -> None:
     """SIGTERM, and it is gone within seconds; what it had begun is begun again."""
     cluster, base = own
@@ -321,6 +336,18 @@ def test_a_machine_that_is_not_fit_takes_nothing(
     worker = base.serve(base.machine("bare", agent=agent, commits=clone))
     assert worker.ended(60) == 5
     assert said in worker.told and "listens" not in worker.told
+
+
+def test_a_database_without_an_encoding_starts_nothing(tmp_path: Path, cluster: Cluster) -> None:
+    """A run and a worker end with exit 2 and what to type instead; nothing is written down of the run."""
+    base = Base(tmp_path / "lab", cluster.url("bytes", "SQL_ASCII"))
+    try:
+        for process in (base.run(), base.worker("far")):
+            assert process.ended(60) == 2, process.told
+            assert "bytes has the encoding SQL_ASCII" in process.told and "createdb -E UTF8" in process.told
+        assert base.document("tasks")["id"] == ""
+    finally:
+        base.end()
 
 
 @pytest.mark.root

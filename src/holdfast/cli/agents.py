@@ -72,10 +72,10 @@ def _try_again(face: Face, name: str) -> None:
 def _list(face: Face) -> None:
     from holdfast.engine.isolation import isolation
     from holdfast.engine.roster import roster, safe_mode_of
-    from holdfast.settings import load, places_of
+    from holdfast.store.own_settings import settings_of
 
     adapters, place = _adapters(face)
-    settings: Settings = load(places_of(place))
+    settings: Settings = settings_of(place)
     now = time.time_ns()
     entries = roster(settings, adapters, now)
     found = safe_mode_of(entries, adapters, now, isolation("", "", settings.limits).why_not)
@@ -121,7 +121,8 @@ def _about(entry: Entry) -> str:
     if not health.usable:
         return f"{health.why_not}. {health.hint}".rstrip()
     model = "a tape answers" if entry.replayed else f"on {entry.provider}" if entry.provider else ""
-    about = f"{health.version} {model}".strip()
+    over = f"over {health.over}" if health.over else ""
+    about = " ".join(filter(None, (health.version, over, model)))
     if entry.ready:
         return about
     if entry.breaker == "HALF_OPEN":
@@ -138,6 +139,7 @@ def _document(entry: Entry) -> dict[str, object]:
         "installed": entry.health.installed,
         "usable": entry.health.usable,
         "version": entry.health.version,
+        "over": entry.health.over,
         "provider": entry.provider,
         "replayed": entry.replayed,
         "capabilities": sorted(entry.agent.capabilities),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,10 @@ from holdfast.errors import ApprovalNeeded, HoldfastError, Tampering
 
 if TYPE_CHECKING:
     from holdfast.engine.breaks import Break
+    from holdfast.engine.replay import Replay
 
 _ON = "Restore the state from a backup, or go on all the same: holdfast audit accept"
+_MOST_ROWS = 5
 command = click.Group(
     "audit", help="Check the ledger, and decide again what was decided.", no_args_is_help=False, params=global_options()
 )
@@ -32,12 +35,22 @@ def verify(face: Face) -> None:
         except HoldfastError as error:
             screen.note(error.message)  # the verdict below says it with the place
         found = hf.audit()
+        rows = hf.rows_unlike_the_ledger() if found.ok else []
         workspace = hf.id
     if not found.ok:
         screen.attach("verification", asdict(found))
         raise Tampering(
             f"Tampering ({found.problem}): {found.message}",
             hint=f"Good before that: {count(found.count, 'record')}. {found.hint or _ON}",
+        )
+    if rows:
+        screen.attach("rows", rows)
+        named = ", ".join(shown(row) for row in rows[:_MOST_ROWS]) + (" …" if len(rows) > _MOST_ROWS else "")
+        raise Tampering(
+            f"Tampering (tables): the ledger is whole, but {count(len(rows), 'row')} of holdfast.db "
+            f"{'says' if len(rows) == 1 else 'say'} otherwise: {named}",
+            hint="An edited row makes nothing land. To have the tables made again from the ledger: "
+            "mv .holdfast/holdfast.db .holdfast/holdfast.db.edited",
         )
     screen.answer({"kind": "verification", "id": workspace, "status": "ok", **asdict(found)})
     screen.say(f"The ledger is whole: {found.message}.")
@@ -57,11 +70,18 @@ def replay(face: Face) -> None:
     items = [item._asdict() for item in found]
     if different:
         screen.attach("decisions", items)
-        lines = "\n".join(f"  {item.id}: {item.verdict}" for item in different)
-        raise Tampering(f"{count(len(different), 'decision')} came out otherwise:\n{lines}")
+        told = (_told([item for item in different if item.decided is decided], decided) for decided in (True, False))
+        raise Tampering("\n".join(filter(None, told)))
     screen.answer({"kind": "list", "items": items})
     rest = f"; the inputs of {gone} are gone" if gone else ""
     screen.say(f"{count(len(found) - gone, 'decision')} replayed to the same verdict{rest}.")
+
+
+def _told(found: Sequence[Replay], decided: bool) -> str:
+    """Nothing where there are none."""
+    said = "came out otherwise" if decided else "could not be decided again"
+    lines = [f"  {item.id}: {item.verdict}" for item in found]
+    return "\n".join([f"{count(len(found), 'decision')} {said}:", *lines]) if found else ""
 
 
 @verb(name="accept")

@@ -22,13 +22,15 @@ from holdfast.disk.mounts import file_system_kind
 from holdfast.engine.configured import files_of, judged, policy_values, values_of
 from holdfast.engine.host import Finding, probe
 from holdfast.engine.isolation import isolation
+from holdfast.environment.detect import environment_of, this_shell
 from holdfast.errors import HoldfastError, NotAWorkspace, Unsupported
 from holdfast.model.configuration import Settings
 from holdfast.model.path import STATE_DIRECTORY, printable
-from holdfast.settings import Places, load, places_of
+from holdfast.settings import Places, Whose, load, places_of
 from holdfast.store.anchor import anchor_path
 from holdfast.store.keys import key_path, load_key
 from holdfast.store.ledger import Ledger
+from holdfast.store.own_settings import whose
 from holdfast.store.places import find_workspace
 from holdfast.store.private import READ, open_private
 from holdfast.store.state import read_identity
@@ -64,6 +66,7 @@ def command(face: Face) -> int:
     programs, isolated = _programs(where, findings, rules.settings)
     reports = [where.report, *_kernel(where.here, findings), *programs, _python(), _git()]
     reports += _hidden(where, rules.settings)
+    reports += [_environment(where, rules.settings), *_checks(where, rules.settings)] if where.workspace else []
     reports += [*own.reports, *([_anchor(where.id), _ledger(where)] if where.id else []), *rules.reports]
     reports += _agents(rules.settings)
     usable = all(report.ok for report in reports if report.needed)
@@ -136,17 +139,18 @@ def _rules(where: _Where, own: Keys) -> _Rules:
     places = places_of(where.here)
     if not where.workspace:
         places = places._replace(project="")
+    this = whose(where.workspace or where.here)
     try:
-        settings = load(places)
+        settings = load(places, this)
     except HoldfastError as error:
         broken = Report("Configuration", error.message, False, needed=True, more=(error.hint,) if error.hint else ())
         unknown = Report("Policy", "not known: the configuration cannot be read", False, needed=True)
         return _Rules(None, (unknown, broken), {"configuration": {"error": error.message}})
-    return _judged_rules(places, settings, own)
+    return _judged_rules(places, this, settings, own)
 
 
-def _judged_rules(places: Places, settings: Settings, own: Keys) -> _Rules:
-    files, values = files_of(places), values_of(places, settings)
+def _judged_rules(places: Places, this: Whose, settings: Settings, own: Keys) -> _Rules:
+    files, values = files_of(places, settings), values_of(places, settings, this)
     try:
         found = judged(settings)
     except HoldfastError as error:
@@ -184,6 +188,32 @@ def _ledger(where: _Where) -> Report:
     except HoldfastError as error:
         return Report("Ledger", error.message, False, needed=True, more=(error.hint,) if error.hint else ())
     return Report("Ledger", "every record is what was written", True)
+
+
+def _environment(where: _Where, settings: Settings | None) -> Report:
+    """What programs inside get of the user's own tools, and what they have and do not get."""
+    readable = settings.environment.readable if settings is not None else ()
+    found = environment_of(this_shell(), where.workspace, readable=readable)
+    detail = "; ".join(map(printable, found.tools)) or "nothing but the system's own tools"
+    return Report("Environment", f"{detail} (shown read-only)" if found.tools else detail, None, more=found.remarks)
+
+
+def _checks(where: _Where, settings: Settings | None) -> list[Report]:
+    """What the work of an agent would be checked by, and whether that can run: tried, within half a minute."""
+    from holdfast.engine.checking import Checking
+
+    if settings is None or not where.id:
+        return []
+    try:
+        with Site(where.workspace) as site:
+            tried = Checking(site, lambda: settings, lambda text, done, total: None).trial()
+    except (HoldfastError, OSError) as error:
+        return [Report("Checks", f"not tried: {printable(str(error))}", None)]
+    if not tried:
+        return [Report("Checks", "none were found: what agents do stays unverified", None)]
+    first, *others = tried
+    more = tuple(printable(one.detail) for one in others)
+    return [Report("Checks", printable(first.detail), all(one.ready for one in tried), more=more)]
 
 
 def _hidden(where: _Where, settings: Settings | None) -> list[Report]:

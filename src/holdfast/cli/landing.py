@@ -50,7 +50,7 @@ def land(
             changed=True,
         )
     screen.answer(document)
-    screen.say(f"Undo with: holdfast undo {execution.id}")
+    screen.say(screen.way(f"Undo with: holdfast undo {execution.id}"))
 
 
 def _what_landed(execution: Execution) -> str:

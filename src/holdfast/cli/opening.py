@@ -9,15 +9,16 @@ interrupt the way back. Whatever stops even that is repaired by the next verb.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from holdfast.cli.screen import Screen
+from holdfast.cli.screen import Screen, shown
 from holdfast.cli.verbs import Face
 from holdfast.cli.words import proven_as_before
-from holdfast.errors import HoldfastError, Interrupted, Locked, NeedsHuman, Tampering
+from holdfast.errors import HoldfastError, Interrupted, Locked, NeedsHuman, Tampering, UnknownId
 from holdfast.wiring import Holdfast
 from holdfast.wiring import open as open_workspace
 
@@ -34,7 +35,7 @@ _AS_BEFORE = ("ABORTED", "ROLLED_BACK")
 @contextmanager
 def opened(face: Face, *, wait: float = 0.0, progress: Progress | None = None) -> Iterator[Holdfast]:
     """The workspace as it is; what its tables could not be used for is told at the end."""
-    with open_workspace(wait=wait, progress=progress) as hf, _told_truly(face.screen, hf):
+    with _workspace(face, wait, progress) as hf, _told_truly(face.screen, hf):
         try:
             yield hf
         except KeyboardInterrupt:
@@ -42,6 +43,34 @@ def opened(face: Face, *, wait: float = 0.0, progress: Progress | None = None) -
         finally:
             if hf.records.trouble:
                 face.screen.note(hf.records.trouble)
+
+
+@contextmanager
+def _workspace(face: Face, wait: float, progress: Progress | None) -> Iterator[Holdfast]:
+    """The one around here, or that of the branch that was asked for, which some verbs begin."""
+    from holdfast.cli.branch_told import HERE, branch_asked, is_about_runs, opened_branch
+
+    if face.options.branch == HERE or not (face.options.branch or is_about_runs()):
+        with open_workspace(wait=wait, progress=progress) as hf:
+            try:
+                yield hf
+            except UnknownId as error:
+                error.hint += _on_branches(hf)
+                raise
+        return
+    with open_workspace(wait=wait, progress=progress) as home:
+        name = branch_asked(face, home)
+        if not name:
+            yield home
+            return
+        with opened_branch(face, home, name, wait, progress) as hf:
+            yield hf
+
+
+def _on_branches(hf: Holdfast) -> str:
+    """Where else an id may be known."""
+    names = hf.branches()
+    return "".join(f"\nOn the branch {shown(name)}: holdfast --branch {shlex.quote(name)} log" for name in names)
 
 
 @contextmanager

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from holdfast.wiring import Holdfast
 
 
+_MOST_STEPS = 20
+
+
 def show_simulation(screen: Screen, hf: Holdfast, paper: Paper) -> None:
     """With the paths it would change, as long as it is kept."""
     from holdfast.engine.difference import PlannedDifference
@@ -39,6 +42,7 @@ def show_simulation(screen: Screen, hf: Holdfast, paper: Paper) -> None:
     if screen.form != "text":
         more["report"] = {**report.document(), "steps": [simulated_step_document(step) for step in report.steps]}
     show_paper(screen, "simulations", paper, more, how_it_went(report.status, report.receipts))
+    _tell_steps(screen, report)
     for line in what_is_in_the_way(report):
         screen.say(line)
     if receipts:
@@ -48,6 +52,23 @@ def show_simulation(screen: Screen, hf: Holdfast, paper: Paper) -> None:
         screen.say(f"Changes    {count(len(changes), 'path')}; line by line: holdfast diff {paper.id}")
         for line in summary(PlannedDifference(hf.site, changes, kept.sources, kept.plan.notes)):
             screen.say(line)
+
+
+def _tell_steps(screen: Screen, report: Simulation) -> None:
+    """Each step as the rehearsal found it: what it would do, how it goes back, how it can fail, what is asked."""
+    for step in report.steps[:_MOST_STEPS] if screen.form == "text" else ():
+        mark = {"met": "✓", "unmet": "✗"}.get(step.precondition, "?")
+        first, *_ = (step.predicted_change or step.detail).splitlines() or [""]
+        screen.say(
+            f"  {mark} {step.step_id}  {step.operation} {shown(step.target)}: {shown(first)}  {step.risk.lower()}"
+        )
+        screen.say(f"      way back: {step.rollback.capability.lower()}, {shown(step.rollback.procedure)}")
+        if step.ways_to_fail:
+            screen.say(f"      can fail: {shown(', '.join(step.ways_to_fail))}")
+        if step.confirmations:
+            screen.say(f"      asks for: {shown(', '.join(step.confirmations))}")
+    if screen.form == "text" and len(report.steps) > _MOST_STEPS:
+        screen.say(f"  and {len(report.steps) - _MOST_STEPS:,} more steps: holdfast show {report.id} --json")
 
 
 def what_is_in_the_way(report: Simulation) -> list[str]:
@@ -138,3 +159,22 @@ def _approval(screen: Screen, body: Mapping[str, Json]) -> None:
     screen.say(f"Until      {for_people(expires if isinstance(expires, int) else 0)}, once")
     if body.get("reason"):
         screen.say(f"Reason     {shown(str(body['reason']))}")
+
+
+def show_entry(screen: Screen, hf: Holdfast, id: str) -> None:
+    """A fix or a refusal, which only the ledger has."""
+    from holdfast.engine.tracing import entry_of
+
+    entry = entry_of(hf.ledger, id)
+    if entry is None:
+        raise UnknownId(f"there is nothing called {id}")
+    body = entry.body
+    status = ("GOOD" if not body.get("why_not") else "NOT_GOOD") if entry.kind == "fix" else "REFUSED"
+    screen.answer({**body, "kind": entry.kind, "id": id, "status": status, "at": for_programs(entry.at_ns)})
+    about = body.get("subject") or body.get("simulation", "")
+    screen.say(f"{id}  {entry.kind}  {status}  {for_people(entry.at_ns)}  about {shown(str(about))}")
+    for name, value in body.items():
+        if name not in ("id", "subject", "simulation", "version") and value not in ("", None, [], {}):
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            for number, line in enumerate(text.splitlines()):
+                screen.say(f"  {name.replace('_', ' ') if not number else '':<16} {shown(line)}")

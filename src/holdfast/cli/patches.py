@@ -11,13 +11,14 @@ from holdfast.cli.opening import changing, reading
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count
-from holdfast.errors import ApprovalNeeded, Blocked, InvalidInput
+from holdfast.errors import ApprovalNeeded, Blocked, InvalidInput, UnknownId
 
 if TYPE_CHECKING:
     from holdfast.model.patch_state import Standing
     from holdfast.wiring import Holdfast
 
 _ACTIONS = ("list", "show", "release", "drop")
+_LIST = "List them with: holdfast patches"
 _QUESTIONS = {"release": "Let this patch be tried again?", "drop": "Drop this patch for good?"}
 
 
@@ -39,11 +40,11 @@ def command(face: Face, action: str, id: str | None, reason: str, yes: bool) -> 
             _tell_all(face.screen, hf.patches.history.standings())
         return
     if id is None:
-        raise InvalidInput(f"{action} needs the id of a patch", hint="List them with: holdfast patches")
+        raise InvalidInput(f"{action} needs the id of a patch", hint=_LIST)
     if action == "show":
         with reading(face) as hf:
             _settle(face.screen, hf)
-            _show(face.screen, hf, _patch(hf, id))
+            show_patch(face.screen, hf, _patch(hf, id))
         return
     with changing(face) as hf:
         _decide(face.screen, hf, _patch(hf, id), action, reason, yes=yes)
@@ -58,9 +59,12 @@ def _settle(screen: Screen, hf: Holdfast) -> None:
 
 
 def _patch(hf: Holdfast, id: str) -> str:
-    found = hf.resolve(id)
+    try:
+        found = hf.resolve(id)
+    except UnknownId as error:
+        raise UnknownId(error.message, hint=_LIST) from None
     if not found.startswith("x-"):
-        raise InvalidInput(f"{found} is no patch", hint="List them with: holdfast patches")
+        raise InvalidInput(f"{found} is no patch", hint=_LIST)
     return found
 
 
@@ -108,7 +112,8 @@ def _tell(screen: Screen, standing: Standing) -> None:
     )
 
 
-def _show(screen: Screen, hf: Holdfast, patch: str) -> None:
+def show_patch(screen: Screen, hf: Holdfast, patch: str) -> None:
+    """Its moves, and its text."""
     moves = hf.patches.history.history(patch)
     text = hf.patches.history.text(patch).decode("utf-8", "backslashreplace")
     moments = [_document(move) for move in moves]

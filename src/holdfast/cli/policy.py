@@ -18,11 +18,11 @@ def test(face: Face) -> None:
     """Run the self-tests of every rule; exit 2 when one fails."""
     from holdfast.gates.layers import layered
     from holdfast.gates.self_tests import count_self_tests, run_self_tests
-    from holdfast.settings import load, places_of
+    from holdfast.store.own_settings import settings_of
 
     screen = face.screen
     with reading(face) as hf:
-        settings = load(places_of(hf.path))
+        settings = settings_of(hf.path)
     policy = layered(settings.policy)
     failures = run_self_tests(policy)
     tests = count_self_tests(policy)

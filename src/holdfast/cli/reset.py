@@ -9,6 +9,7 @@ from holdfast.cli.opening import opened
 from holdfast.cli.run_told import label, task_document
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count
+from holdfast.engine.run_standing import resume_with
 
 _PATIENCE_S = 30.0
 
@@ -25,4 +26,4 @@ def command(face: Face, tasks: tuple[str, ...], run: str) -> None:
     face.screen.answer(list_document([task_document(known[record.task], record) for record in moved]))
     for record in moved:
         face.screen.say(f"◌ {label(known[record.task])}: to do")
-    face.screen.say(f"{count(len(moved), 'task')} reset. Go on with: holdfast resume {standing.run.id}")
+    face.screen.say(f"{count(len(moved), 'task')} reset. Go on with: {resume_with(standing.run, standing.run.id)}")

@@ -22,6 +22,7 @@ from holdfast.cli.documents import list_document
 from holdfast.cli.run_told import MARKS, answer_of, label, one_line, task_document
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count
+from holdfast.engine.run_standing import resume_with
 from holdfast.errors import ApprovalNeeded, Conflict, InvalidInput, UnknownId
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class _Desk:
             if diff and found is not None:
                 self._show_difference(found)
             typed = f" --plan {found.simulated.plan.id}" if found is not None and found.decision.typed_consent else ""
-            self._screen.say(f"    holdfast review {task.id} --yes{typed}|--no|--skip")
+            self._screen.say(self._screen.way(f"    holdfast review {task.id} --yes{typed}|--no|--skip"))
         for task, _ in self._standing.rows():
             if task.id in self._standing.answered:
                 answer = answer_of(self._standing, task.id)
@@ -232,7 +233,7 @@ class _Desk:
 def _tell_next(screen: Screen, hf: Holdfast, standing: Standing, answered: int, left: int) -> None:
     pulse = hf.runs.pulse()
     alive = pulse is not None and pulse.run == standing.run.id and pulse.life(time.time_ns()) in ("alive", "silent")
-    then = "The run goes on by itself." if alive else "Go on with: holdfast resume"
+    then = "The run goes on by itself." if alive else f"Go on with: {resume_with(standing.run)}"
     if answered:
         rest = f"{count(left, 'task')} still {'waits' if left == 1 else 'wait'}. " if left else ""
         screen.say(rest + then)

@@ -13,7 +13,10 @@ from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.engine.run_preview import Preview, Turn
+    from holdfast.model.task import Task
 
 
 @verb(name="run")
@@ -22,9 +25,17 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Give this user's approval to this run, where policy lets one person.")
 @click.option("--dry-run", is_flag=True, help="Show tasks, order, groups and agents; change nothing.")
 @click.option("--normalise", default="", metavar="AGENT", help="Have AGENT find the tasks, where the roadmap is prose.")
+@click.option("--take-guessed", is_flag=True, help="What is listed without boxes or states: these are the tasks.")
 @click.option("--database", default="", metavar="URL", help="PostgreSQL, where workers on other machines help.")
 def command(
-    face: Face, roadmap: str, yes: bool, dry_run: bool, normalise: str, database: str, **asked: Unpack[AskedOfRun]
+    face: Face,
+    roadmap: str,
+    yes: bool,
+    dry_run: bool,
+    normalise: str,
+    take_guessed: bool,
+    database: str,
+    **asked: Unpack[AskedOfRun],
 ) -> int | None:
     """Drive ROADMAP to done: an agent works on each task in a shadow, and good work lands, one piece at a time.
 
@@ -45,7 +56,22 @@ def command(
         if normalise:
             found = hf.runs.normalise(roadmap, normalise)
             face.screen.note(f"{shown(normalise)} found {count(len(found.tasks), 'task')} in it.")
-        return drive(face, hf, lambda crew: hf.runs.start(roadmap, options, crew, yes=yes, database=database))
+        taken = take_guessed or (face.screen.can_ask() and _are_tasks(face.screen, *hf.runs.guessed(roadmap, options)))
+        return drive(
+            face,
+            hf,
+            lambda crew: hf.runs.start(roadmap, options, crew, yes=yes, database=database, take_guessed=taken),
+        )
+
+
+def _are_tasks(screen: Screen, path: str, guessed: Sequence[Task]) -> bool:
+    """Whether a person says so. They see all of them; another answer than yes is refused where the run is begun."""
+    if not guessed:
+        return False
+    screen.say(f"{shown(path)} has no boxes or states that say so. Taken for tasks:")
+    for task in guessed:
+        screen.say(f"  {task.line:>4}  {label(task)}")
+    return screen.ask(f"Are these the {count(len(guessed), 'task')} to work on? [y/N]") in ("y", "yes")
 
 
 def _tell_preview(screen: Screen, preview: Preview) -> None:
@@ -55,6 +81,7 @@ def _tell_preview(screen: Screen, preview: Preview) -> None:
     screen.say(
         screen.style(f"{shown(preview.path)} · {count(len(tasks), 'task')}, {to_do:,} to do", "bold")
         + f" · read as {preview.roadmap.format}"
+        + (", guessed: a run asks first" if preview.roadmap.confidence == "guessed" else "")
     )
     for turn in preview.turns:
         _tell_turn(screen, turn)
@@ -89,6 +116,7 @@ def _document(preview: Preview) -> dict[str, object]:
         "status": "PREVIEW",
         "roadmap": preview.path,
         "format": preview.roadmap.format,
+        "confidence": preview.roadmap.confidence,
         "turns": [
             {
                 "task": turn.task.id,

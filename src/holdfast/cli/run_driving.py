@@ -9,6 +9,7 @@ Invariants
       for agents whose work nobody wants any more.
   C2  Before that the run is in the ledger, and the answer is written.
   C3  Nothing that a signal handler does can deadlock: it sets a word, or writes to a descriptor and ends the process.
+  C4  A run that was told as ended ends its process too, whatever the shared database does then.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -88,9 +90,10 @@ class Brake:
     def leave_now(self) -> NoReturn:
         """C1: our end is the end of every agent. The ledger knows what was begun."""
         if self._screen.form != "text":
-            told = {"code": Interrupted.code, "message": _NOW, "hint": "holdfast resume", "changed": self.changed}
+            way = self._screen.way("holdfast resume")
+            told = {"code": Interrupted.code, "message": self._screen.way(_NOW), "hint": way, "changed": self.changed}
             _write(1, json.dumps({"schema": SCHEMA, "error": told}).encode() + b"\n")
-        _write(2, (_SHOW_CURSOR + b"\r" if os.isatty(2) else b"") + _NOW.encode() + b"\n")
+        _write(2, (_SHOW_CURSOR + b"\r" if os.isatty(2) else b"") + self._screen.way(_NOW).encode() + b"\n")
         os._exit(Interrupted.exit_status)
 
 
@@ -120,11 +123,20 @@ def drive(face: Face, hf: Holdfast, go: Callable[[Crew], RunRecord]) -> int:
             view.close()
             if isinstance(error, HoldfastError):
                 error.changed |= brake.changed
-            if view.working:
+            if view.working or _threads_left():
                 _end(_failed(screen, error))
             raise
         view.close()
-        return answer(screen, hf, run.id, interrupted=bool(brake.asked)).status
+        status = answer(screen, hf, run.id, interrupted=bool(brake.asked)).status
+        if _threads_left():
+            _end(screen.close(status))
+        return status
+
+
+def _threads_left() -> bool:
+    """They may wait for a database that is away, and the end of a process waits for them (C4)."""
+    main = threading.main_thread()
+    return any(not thread.daemon and thread is not main for thread in threading.enumerate())
 
 
 def answer(screen: Screen, hf: Holdfast, run: str, *, interrupted: bool = False) -> Ending:

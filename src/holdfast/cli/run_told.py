@@ -13,11 +13,13 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.cli.moments import clock_time, for_programs
+from holdfast.cli.moments import clock_time, for_people, for_programs
 from holdfast.cli.screen import shown
 from holdfast.cli.words import count, duration
+from holdfast.engine.outage import stopped_for_outage
 from holdfast.engine.patience import stopped_for_database
 from holdfast.engine.room import stopped_for_room
+from holdfast.engine.run_standing import resume_with
 from holdfast.errors import AgentFailed, ApprovalNeeded, DatabaseAway, DiskFull, Interrupted, LimitReached
 from holdfast.model.agent import Usage
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.cli.screen import Screen
     from holdfast.engine.run_standing import Standing
     from holdfast.model.run import RunRecord
-    from holdfast.model.task import Strategy, Task, TaskRecord, TaskState
+    from holdfast.model.task import Roadmap, Strategy, Task, TaskRecord, TaskState
 
 MARKS: dict[TaskState, str] = {
     "PENDING": "◌",
@@ -85,11 +87,24 @@ def attempts(record: TaskRecord) -> str:
 def told(
     task: Task, record: TaskRecord, waits_for: str = "", doing: str = "", held: str = "", answered: str = ""
 ) -> str:
-    """Everything after the title. `held` is why its file wants it left alone, `answered` what a person said."""
+    """Everything after the title. `held` is why its file wants it left alone, `answered` what a person said. That no
+    check says that it works is in every line about it."""
+    words = _told(task, record, waits_for, doing, held, answered)
+    if record.state in ("NEEDS_REVIEW", "VALIDATING") and record.unverified and "unverified: " not in words:
+        return f"{words}  {unverified(record)}"
+    return words
+
+
+def unverified(record: TaskRecord) -> str:
+    return f"unverified: {one_line(record.unverified)}" if record.unverified else ""
+
+
+def _told(task: Task, record: TaskRecord, waits_for: str, doing: str, held: str, answered: str) -> str:
     because = one_line(record.because)
     match record.state:
         case "COMPLETED":
-            return _landed(record) if record.execution else f"done  {because}".rstrip()
+            done = "  ".join(filter(None, ("done", unverified(record), because)))
+            return _landed(record) if record.execution else done
         case "IN_PROGRESS":
             which = f"attempt {attempts_of(record)}  " if attempts_of(record) > 1 else ""
             return f"{shown(record.agent)}  {which}{doing}".rstrip()
@@ -122,7 +137,7 @@ def not_before(at_ns: int) -> str:
 
 def _landed(record: TaskRecord) -> str:
     took = duration((record.at_ns - record.started_ns) // _MS) if record.started_ns and record.at_ns else ""
-    parts = ["landed", count(record.files, "file"), attempts(record), took, _commits(record)]
+    parts = ["landed", unverified(record), count(record.files, "file"), attempts(record), took, _commits(record)]
     if record.tried:
         parts.append(f"first attempt: {record.tried[0].category}")
     return "  ".join(filter(None, (*parts, one_line(record.because))))
@@ -133,12 +148,18 @@ def _commits(record: TaskRecord) -> str:
 
 
 def waits_for(task: Task, standing: Standing) -> str:
-    """The first task that it names and that is not done; what phases and files hold back is not told here."""
-    for id in task.after:
-        before = standing.roadmap.task(id)
-        if before is not None and not before.done and standing.of(before).state != "COMPLETED":
+    """The first task that is not done of those that it names, or of the phases before its own; what files hold back is
+    not told here."""
+    named = (before for id in task.after if (before := standing.roadmap.task(id)) is not None)
+    for before in (*named, *_in_phases_before(task, standing.roadmap)):
+        if not before.done and standing.of(before).state != "COMPLETED":
             return before.number or shown(before.title)
     return ""
+
+
+def _in_phases_before(task: Task, roadmap: Roadmap) -> Iterator[Task]:
+    after = next((phase.after for phase in roadmap.phases if phase.id == task.phase), ())
+    return (other for other in roadmap.tasks if other.phase in after) if after else iter(())
 
 
 def lines(screen: Screen, rows: Sequence[tuple[Task, TaskRecord]], standing: Standing) -> Iterator[str]:
@@ -152,8 +173,9 @@ def lines(screen: Screen, rows: Sequence[tuple[Task, TaskRecord]], standing: Sta
         text = f"{_cut(label(task), width):<{width}}  {words}"
         fitted = screen.fitted(text)
         yield screen.style(f" {mark}", STYLES[mark]) + f" {fitted}"
-        if fitted != text and record.state == "COMPLETED" and record.because:
-            yield f"   ! {one_line(record.because)}"  # a remark on what landed is never cut off
+        if fitted != text and record.state == "COMPLETED":
+            # A remark on what landed is never cut off.
+            yield from (f"   ! {remark}" for remark in (unverified(record), one_line(record.because)) if remark)
 
 
 def _cut(text: str, width: int) -> str:
@@ -176,6 +198,8 @@ class Counts(NamedTuple):
     landed: int = 0
     # Of those that are left out: their file wants it.
     held: int = 0
+    # Of those that are completed: no check says that they work.
+    unverified: int = 0
 
     @property
     def to_do(self) -> int:
@@ -185,7 +209,8 @@ class Counts(NamedTuple):
     @property
     def told(self) -> str:
         parts = f", {count(self.parts, 'part')} of others" if self.parts else ""
-        return f"{self.completed:,} of {count(self.tasks, 'task')} done{parts}"
+        doubt = f", {self.unverified:,} of them unverified" if self.unverified else ""
+        return f"{self.completed:,} of {count(self.tasks, 'task')} done{doubt}{parts}"
 
 
 def counts_of(
@@ -201,7 +226,8 @@ def counts_of(
     parts = sum(record.part for record in records if record.state != "COMPLETED" and record.execution)
     landed = sum(record.state == "COMPLETED" and bool(record.execution) for record in records)
     held = sum(record.state == "SKIPPED" and record.because == reasons.get(record.task) for record in records)
-    return Counts(len(states), done, failed, waiting, skipped, left, parts, landed, held)
+    doubtful = sum(record.state == "COMPLETED" and bool(record.unverified) for record in records)
+    return Counts(len(states), done, failed, waiting, skipped, left, parts, landed, held, doubtful)
 
 
 def counts_in(standing: Standing) -> Counts:
@@ -225,7 +251,8 @@ def head(run: RunRecord, counts: Counts, usage: Usage, worked_ms: int) -> tuple[
     parts = f" and {count(counts.parts, 'part')}" if counts.parts else ""
     done = counts.completed - counts.landed
     before = f"{done:,} done{' before' if run.id else ''}" if done else ""
-    landed = f"{counts.landed:,} landed{parts}" if run.id else ""
+    doubt = f", {counts.unverified:,} unverified" if counts.unverified else ""
+    landed = f"{counts.landed:,} landed{parts}{doubt}" if run.id else ""
     return left, " · ".join(filter(None, (money + most, clock(worked_ms) + whole if run.id else "", before, landed)))
 
 
@@ -261,19 +288,6 @@ class Ending(NamedTuple):
     next: str = ""
 
 
-def _with_more(run: RunRecord) -> str:
-    """How to go on with twice the budget that is used up; by itself a run would stop at once again."""
-    budget = run.options.budget
-    doubled = {
-        "the time": ("--budget-time", budget.time_ms and f"{2 * budget.time_ms // 1000}s"),
-        "the money": ("--budget-usd", budget.micro_usd and f"{2 * budget.micro_usd / 1e6:g}"),
-        "the tokens": ("--budget-tokens", budget.tokens and str(2 * budget.tokens)),
-        "the requests": ("--max-turns", budget.turns and str(2 * budget.turns)),
-    }
-    option, value = next((row for said, row in doubled.items() if run.because.startswith(said)), ("", None))
-    return f"holdfast resume {option} {value}" if value else "holdfast resume"
-
-
 def ending_of(standing: Standing, *, interrupted: bool) -> Ending:
     """`interrupted`: a person stopped it, here or from another terminal."""
     run, counts = standing.run, counts_in(standing)
@@ -281,25 +295,28 @@ def ending_of(standing: Standing, *, interrupted: bool) -> Ending:
     match run.state:
         case "WAITING" if not counts.waiting:
             words = f"Nothing waits for you any more: all of it is answered; {landed}."
-            return Ending(ApprovalNeeded.exit_status, words, "holdfast resume")
+            return Ending(ApprovalNeeded.exit_status, words, resume_with(run))
         case "WAITING":
             who = count(counts.waiting, "task")
             lost = f"{counts.failed:,} did not land ({_again(standing)}); " if counts.failed else ""
             words = f"{who} {'needs' if counts.waiting == 1 else 'need'} you; {lost}{landed}."
             return Ending(ApprovalNeeded.exit_status, words, "holdfast review")
         case "LIMIT":
-            return Ending(LimitReached.exit_status, f"Stopped: {one_line(run.because)}; {landed}.", _with_more(run))
+            return Ending(LimitReached.exit_status, f"Stopped: {one_line(run.because)}; {landed}.", resume_with(run))
         case "STOPPED" if stopped_for_room(run):
             words = f"Stopped: {one_line(run.because)}; {landed}. State is safe. Make room first."
-            return Ending(DiskFull.exit_status, words, "holdfast resume")
+            return Ending(DiskFull.exit_status, words, resume_with(run))
         case "STOPPED" if stopped_for_database(run):
             words = f"Stopped: {one_line(run.because)}; {landed}. Work that is under way elsewhere is kept."
-            return Ending(DatabaseAway.exit_status, words, "holdfast resume --database URL")
+            return Ending(DatabaseAway.exit_status, words, resume_with(run))
+        case "STOPPED" if stopped_for_outage(run):
+            words = f"Stopped: {one_line(run.because)}; {landed}. No attempt was used up by it."
+            return Ending(AgentFailed.exit_status, words, resume_with(run))
         case "STOPPED" if interrupted or not counts.failed:
             why = one_line(run.because)
-            return Ending(Interrupted.exit_status, f"Stopped: {why}; {landed}. State is safe.", "holdfast resume")
+            return Ending(Interrupted.exit_status, f"Stopped: {why}; {landed}. State is safe.", resume_with(run))
         case "RUNNING":
-            return Ending(Interrupted.exit_status, f"Interrupted; {landed}. State is safe.", "holdfast resume")
+            return Ending(Interrupted.exit_status, f"Interrupted; {landed}. State is safe.", resume_with(run))
     if counts.failed:
         why = _cannot_begin(standing)
         if why:
@@ -312,6 +329,9 @@ def ending_of(standing: Standing, *, interrupted: bool) -> Ending:
         left = f", {counts.left:,} left" if counts.left else ""
         words = f"{count(len(waiting), 'task')} cannot begin: {one_line(waiting[0])}; {landed}{left}."
         return Ending(AgentFailed.exit_status, words, "holdfast run")
+    if gone := _left_the_roadmap(standing):
+        words = f"{count(gone, 'task')} left {shown(run.roadmap)} before it was done; {landed}, {counts.left:,} left."
+        return Ending(0, words, "holdfast run" if standing.roadmap.tasks else "")
     if counts.left:
         return Ending(0, f"Everything asked for is done; {landed}, {counts.left:,} left.", "holdfast run")
     out = f", {counts.skipped:,} left out" if counts.skipped else ""
@@ -320,7 +340,8 @@ def ending_of(standing: Standing, *, interrupted: bool) -> Ending:
 
 def _again(standing: Standing) -> str:
     failed = [record.task for _, record in standing.rows() if record.state in LOST]
-    return f"holdfast retry {failed[0]}" if len(failed) == 1 else "holdfast retry --failed"
+    which = failed[0] if len(failed) == 1 else "--failed"
+    return f"holdfast retry {which}" + (" --yes" if standing.run.yes else "")
 
 
 def _cannot_begin(standing: Standing) -> str:
@@ -330,6 +351,12 @@ def _cannot_begin(standing: Standing) -> str:
     if any(record.state in ("FAILED", "TIMEOUT", "SKIPPED") for record in records):
         return ""
     return next((one_line(record.because) for record in records if record.state == "BLOCKED"), "")
+
+
+def _left_the_roadmap(standing: Standing) -> int:
+    """Begun, and not done when somebody took them out of the file, or made it unreadable."""
+    known = {task.id for task in standing.roadmap.tasks}
+    return sum(record.state == "PENDING" for id, record in standing.records.items() if id not in known)
 
 
 def _wait_elsewhere(standing: Standing) -> list[str]:
@@ -346,12 +373,25 @@ def _wait_elsewhere(standing: Standing) -> list[str]:
 
 
 def tell_ending(screen: Screen, standing: Standing, ending: Ending) -> None:
-    screen.answer({**run_document(standing), "exit": ending.status, "next": ending.next})
+    screen.answer({**run_document(standing), "exit": ending.status, "next": screen.way(ending.next)})
     tell_table(screen, standing)
+    if standing.unreadable:
+        screen.say(f"{one_line(standing.unreadable)}: what landed is not ticked, and tasks are called by their ids.")
     screen.say(ending.words)
     if ending.next:
         verb = "Decide" if ending.next == "holdfast review" else "Go on"
-        screen.say(f"{verb} with: {ending.next}")
+        screen.say(screen.way(f"{verb} with: {ending.next}"))
+
+
+def show_run(screen: Screen, standing: Standing) -> None:
+    """As it stands, whoever drove it."""
+    run = standing.run
+    screen.answer(run_document(standing))
+    because = f": {one_line(run.because)}" if run.because else ""
+    by = f", started by {shown(run.by)}" if run.by else ""
+    screen.say(f"{run.id}  {run.state}{because}  {for_people(run.at_ns)}{by}")
+    tell_table(screen, standing)
+    screen.say(f"Every task: holdfast tasks {run.id}")
 
 
 # ── documents ──
@@ -360,20 +400,32 @@ def tell_ending(screen: Screen, standing: Standing, ending: Ending) -> None:
 def run_document(standing: Standing) -> dict[str, object]:
     """Before the first run it is the roadmap that stands so: it has no id, nothing has begun, and no moment is told."""
     run, rows = standing.run, list(standing.rows())
+    phases = {phase.id: phase.title for phase in standing.roadmap.phases}
     return {
         "kind": "run" if run.id else "roadmap",
         "id": run.id,
         "status": run.state if run.id else "PENDING",
         "roadmap": run.roadmap,
+        "unreadable": standing.unreadable,
         "because": run.because,
         "by": run.by,
         "agent": run.options.agent,
         "started": for_programs(run.started_ns) if run.id else None,
         "at": for_programs(run.at_ns) if run.id else None,
         "worked_ms": run.worked_ms,
+        "format": standing.roadmap.format,
+        "confidence": standing.roadmap.confidence,
+        "phases": [{"id": phase.id, "title": phase.title, "line": phase.line} for phase in standing.roadmap.phases],
+        "remarks": [{"line": remark.line, "text": remark.text} for remark in standing.roadmap.remarks],
         "totals": counts_in(standing)._asdict(),
         "usage": usage_of(standing)._asdict(),
-        "tasks": [task_document(task, record, answer_of(standing, task.id)) for task, record in rows],
+        "tasks": [
+            {
+                **task_document(task, record, answer_of(standing, task.id)),
+                "phase_title": phases.get(task.phase, ""),
+            }
+            for task, record in rows
+        ],
     }
 
 
@@ -393,6 +445,7 @@ def task_document(task: Task, record: TaskRecord, answered: str = "") -> dict[st
         "answered": answered,
         "not_before": for_programs(record.wait_until_ns) if record.wait_until_ns > time.time_ns() else None,
         "files": record.files,
+        "unverified": record.unverified,
         "execution": record.execution,
         "commit": record.commit,
         "simulation": record.simulation,

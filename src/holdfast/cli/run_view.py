@@ -1,7 +1,8 @@
 """A run while it goes on: a table that is redrawn where a person looks on, a line for each move elsewhere, events.
 
     terminal        head, and a line for each task, drawn anew once a second; gone when the run ends
-    a pipe, a file  one line on standard error when a task starts, lands, fails or waits for a person
+    a pipe, a file  a line on standard error when a task starts, lands, fails or waits for a person, and indented below
+                    it what its agent says and does
     --stream-json   every event, a line each
 
 Invariants
@@ -34,6 +35,7 @@ from holdfast.cli.run_told import (
     waits_for,
 )
 from holdfast.cli.screen import Screen
+from holdfast.cli.watching import Lines, worded
 from holdfast.cli.words import count, duration
 from holdfast.engine.event_rows import fields_of_event
 from holdfast.engine.run_log import without_secrets
@@ -41,6 +43,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model.agent import Began, Escalated, Usage, reworded
 from holdfast.model.run import (
     AgentSeen,
+    ChecksTried,
     DatabaseBack,
     DatabaseGone,
     Heartbeat,
@@ -80,6 +83,10 @@ class RunView:
         self._standing: Standing | None = None
         self._records: dict[str, TaskRecord] = {}
         self._doing: dict[str, str] = {}
+        # What the agent of each task does, where nobody looks on.
+        self._agents: dict[str, Lines] = {}
+        # How many parts of a task are known to have landed.
+        self._parts: dict[str, int] = {}
         self._usage, self._worked_ms, self._beat = Usage(), 0, time.monotonic()
         self._live: Live | None = None
         self._next = 0.0
@@ -99,7 +106,10 @@ class RunView:
             self._screen.event(event.event, **fields_of_event(event))
         with self._turn:
             self._learn(event)
-        if self._screen.form == "text" and not self._drawn:
+        if isinstance(event, ChecksTried) and self._screen.form == "text":
+            for words in event.checks:
+                self._screen.note(f"Checks: {one_line(words)}")
+        elif self._screen.form == "text" and not self._drawn:
             line = self._line(event)
             if line:
                 self._screen.note(line)
@@ -117,6 +127,7 @@ class RunView:
             case RunStarted():
                 self.run, self._standing = event.run, self._look(event.run)
                 self._records = {task.id: record for task, record in self._standing.rows()}
+                self._parts = {id: record.part for id, record in self._records.items()}
                 self._worked_ms, self._beat = self._standing.run.worked_ms, time.monotonic()
             case TaskStarted():
                 self._doing[event.task] = "begins"
@@ -131,6 +142,7 @@ class RunView:
                 self._change(event.task, wait_until_ns=event.not_before_ns, tried=tuple(tried))
             case TaskCompleted():
                 self._change(event.task, execution=event.execution, commit=event.commit, files=event.files)
+                self._change(event.task, unverified=event.unverified)
             case AgentSeen():
                 if isinstance(event.happening, Began) and event.task in self._records:
                     earlier = len(self._records[event.task].tried)
@@ -177,20 +189,37 @@ class RunView:
             case TaskFailed():
                 why = one_line(event.because)
                 next_time = f"{STRATEGY_TOLD[event.strategy]}{not_before(event.not_before_ns)}"
+                known = self._records.get(event.task)
+                if event.strategy != "escalate" and known is not None and known.state == "NEEDS_REVIEW":
+                    next_time += ", if you say so"
                 number = self._attempt(event.task, event.attempt)
                 return f"✗ {self._label(event.task)}: attempt {number} did not land ({why}); {next_time}"
-            case AgentSeen(happening=Began(attempt=number, because=because)) if number > 1:
+            case AgentSeen(happening=Began(attempt=number, because=because)):
+                self._agents.pop(event.task, None)
+                if number == 1:
+                    return ""
                 why = one_line(because.strip().partition("\n")[0])
                 return f"● {self._label(event.task)}: not good yet ({why}); it mends its work"
             case AgentSeen(happening=Escalated(text=text)):
                 return f"! {self._label(event.task)}: {one_line(text)}"
+            case AgentSeen():
+                return self._agent_line(event)
             case DatabaseGone():
                 return f"! {_away(event)}. {_AWAY_HELP}"
             case DatabaseBack():
                 return f"! The database is back after {duration(event.away_ms)}."
+            case TaskMoved() if event.state == "PENDING" and event.part > self._parts.get(event.task, 0):
+                self._parts[event.task] = event.part
+                return f"✓ {self._label(event.task)}: part {event.part} landed"
             case TaskMoved() if event.state == "NEEDS_REVIEW":
                 return f"? {self._label(event.task)}: needs you: {one_line(event.because)}"
         return ""
+
+    def _agent_line(self, event: AgentSeen) -> str:
+        """Several agents may be at work: each line says whose it is."""
+        lines = self._agents.setdefault(event.task, Lines(f"holdfast show {one_line(event.task)} --transcript"))
+        text = lines.of(event.happening)
+        return f"    {self._label(event.task)} | {text}" if text else ""
 
     def _attempt(self, id: str, given: int) -> int:
         """As a person counts them, who may have interrupted some."""
@@ -285,7 +314,7 @@ class RunView:
             title = title if len(title) <= width else title[: width - 1] + "…"
             yield MARKS[record.state], f"{title:<{width}}  {self._state(task, record)}"
         if len(chosen) < len(pairs):
-            yield " ", f"and {len(pairs) - len(chosen):,} more: holdfast tasks"
+            yield " ", self._screen.way(f"and {len(pairs) - len(chosen):,} more: holdfast tasks")
 
     def _state(self, task: Task, record: TaskRecord) -> str:
         assert self._standing is not None
@@ -295,7 +324,7 @@ class RunView:
         text = told(task, record, waits_for(task, now), doing, held if record.because == held else "")
         if record.state in ("IN_PROGRESS", "VALIDATING") and record.started_ns:
             return f"{text:<44}  {clock((time.time_ns() - record.started_ns) // 1_000_000).removeprefix('0:')}"
-        return text + ("    holdfast review" if record.state == "NEEDS_REVIEW" else "")
+        return text + (self._screen.way("    holdfast review") if record.state == "NEEDS_REVIEW" else "")
 
 
 _WEIGHT = {
@@ -324,6 +353,5 @@ def _worded(happening: Happening) -> str:
         case "escalated":
             return one_line(happening.text)
         case "said":
-            line = one_line(happening.text)
-            return "" if line.startswith(("{", "[")) else line
+            return worded(happening)
     return ""

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -31,6 +33,8 @@ Document: TypeAlias = Mapping[str, object]
 SCHEMA = "holdfast/1"
 _STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _COLUMNS = 80
+# A verb follows; `holdfast -C …` and `holdfast --branch …` say where already.
+_COMMAND = re.compile(r"\bholdfast (?=[a-z]+\b)(?!run --branch|apply --branch)")
 _SAYS_WHAT_CHANGED = (
     "nothing was changed",
     "nothing in the workspace was changed",
@@ -48,6 +52,7 @@ class Screen:
         self._unsaid: OSError | None = None  # why the answer could not be written, unless nobody wanted it
         self._attached: dict[str, object] = {}
         self.unsettled = False  # something unforeseen happened after a change was begun that may stand
+        self.branch = ""  # what is said about commands must lead there again
         self.make_room: Callable[[], None] = lambda: None  # takes a progress bar away before words are printed
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
@@ -85,6 +90,12 @@ class Screen:
         except (OSError, ValueError):
             self._deaf = True  # F2
 
+    def way(self, text: str) -> str:
+        """Words of ours that name a command, so that it works where we are: on a branch it names that too."""
+        if not self.branch:
+            return text
+        return _COMMAND.sub(f"holdfast --branch {shlex.quote(self.branch)} ", text)
+
     def attach(self, key: str, value: object) -> None:
         """Something a program may want to know beside a failure."""
         self._attached[key] = value
@@ -93,7 +104,7 @@ class Screen:
         """What happened, what was not changed, what to do."""
         if self.form != "text":
             changed = error.changed or self.unsettled
-            told = {"code": error.code, "message": error.message, "hint": error.hint, "changed": changed}
+            told = {"code": error.code, "message": error.message, "hint": self.way(error.hint), "changed": changed}
             self.answer({"error": told, **self._attached})
             return
         lines = error.message.splitlines() or ["it failed without a word"]
@@ -101,7 +112,7 @@ class Screen:
             self.note(self.style(shown(line), "red", sys.stderr))
         if self.unsettled:
             self.note("A change that was begun may stand: see with holdfast log.")
-        self.note(self._with_status(_advice(error), error.exit_status))
+        self.note(self._with_status(self.way(_advice(error)), error.exit_status))
 
     def _with_status(self, text: str, status: int) -> str:
         """The exit status, dim and at the right, where a person looks on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from holdfast.cli.reports import Report
@@ -52,8 +52,17 @@ def _text(value: Value) -> str:
     if isinstance(said, list):
         return ", ".join(_word(item) for item in said) or "none"
     if isinstance(said, Mapping):
-        return ", ".join(f"{key}={_word(item)}" for key, item in said.items() if item not in (None, (), "")) or "none"
+        return ", ".join(_pairs(said)) or "none"
     return _word(said) if said else "none"
+
+
+def _pairs(said: Mapping[str, object], above: str = "") -> Iterator[str]:
+    """What of a table is set, also of a table in it."""
+    for key, item in said.items():
+        if isinstance(item, Mapping):
+            yield from _pairs(item, f"{above}{key}.")
+        elif item not in (None, (), [], ""):
+            yield f"{above}{key}={_word(item)}"
 
 
 def _measured(number: int, unit: str) -> str:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from holdfast.model.simulation import Simulation
     from holdfast.wiring import Holdfast
 
+_MOST_NAMED = 3
+
 
 @verb(name="simulate")
 @click.argument("plan")
@@ -117,4 +119,7 @@ def tell_report(screen: Screen, report: Simulation) -> None:
     for line in report.suspicious:
         screen.say(f"  ! in the shadow, discarded: {shown(line)}")
     if report.by_products:
-        screen.say(f"  . {count(len(report.by_products), 'by-product')} ignored by the repository's rules, not landed")
+        named = ", ".join(shown(item.path) for item in report.by_products[:_MOST_NAMED])
+        more = len(report.by_products) - _MOST_NAMED
+        named += f" and {more} more" if more > 0 else ""
+        screen.say(f"  . caches and ignored files are not landed: {named}  (to land one: [workspace] keep)")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable
 from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.cli.closed import closed_as_failed
 from holdfast.cli.documents import row_document
 from holdfast.cli.moments import clock_time, for_people, for_programs
-from holdfast.cli.opening import opened, repair_if_free
+from holdfast.cli.opening import opened, tell_recovery
 from holdfast.cli.screen import shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count, duration, state
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Locked
 from holdfast.model.path import printable
 from holdfast.wiring import Holdfast
 
@@ -40,8 +42,10 @@ def command(face: Face) -> int:
         tree = hf.tree()
         rows = hf.log(limit=1)
         busy = _busy(hf, locks)
+        closed = closed_as_failed(hf)
         unreadable = tree.problems()
         run = _run(hf)
+        branches = [] if hf.site.is_branch else hf.branches()
         path, id, digest, entries = hf.path, hf.id, tree.digest, tree.count
     screen.answer(
         {
@@ -51,8 +55,10 @@ def command(face: Face) -> int:
             "path": path,
             "tree": {"digest": digest, "entries": entries, "unreadable": [item.path for item in unreadable]},
             "last": row_document(rows[0]) if rows else None,
+            "closed_as_failed": closed.document() if closed is not None else None,
             "at_work": busy or None,
             "run": run.document if run is not None else None,
+            "branches": branches,
             "trouble": [item._asdict() for item in trouble],
         }
     )
@@ -68,16 +74,23 @@ def command(face: Face) -> int:
             screen.say(f"Later      {shown(words)}")
         if len(run.later) > _MOST_LATER:
             screen.say(f"           and {len(run.later) - _MOST_LATER:,} more: holdfast tasks")
+    for name in branches:
+        screen.say(f"Branch     {shown(name)}: holdfast --branch {shlex.quote(name)} status")
     if unreadable:
         screen.say(f"Unreadable {printable(unreadable[0].path)} and others: {count(len(unreadable), 'path')} in all")
     if busy:
         screen.say(f"At work    {shown(busy)}")
+    if closed is not None:
+        screen.say(f"Failed     {closed.id} is closed; what it left is yours to put right:")
+        for line in closed.lines():
+            screen.say(f"           {line}")
     for item in trouble:
         screen.say(screen.style(f"Trouble    {shown(item.message)}", "red"))
-        if item.hint:
-            screen.say(f"           {shown(item.hint)}")
+        for line in item.hint.splitlines():
+            screen.say(f"           {shown(line)}")
     if not trouble:
-        screen.say("Nothing is open." if not busy else "Another process is at work; what it does is not counted yet.")
+        free = "Nothing is open." if closed is None else "Nothing waits: the next change can be made."
+        screen.say(free if not busy else "Another process is at work; what it does is not counted yet.")
     return 0
 
 
@@ -100,7 +113,8 @@ def _run(hf: Holdfast) -> _Run | None:
 
     from holdfast.engine.answers import settled_answer
     from holdfast.engine.pulse import read_pulse
-    from holdfast.settlement.runs import task_records
+    from holdfast.engine.run_standing import resume_with
+    from holdfast.settlement.runs import run_from, task_records
 
     run, found = rows[0], read_pulse(hf.site.state)
     pulse = found if found is not None and found.run == run.id else None
@@ -130,7 +144,8 @@ def _run(hf: Holdfast) -> _Run | None:
     done += f", {waiting:,} wait for you (holdfast review)" if waiting else ""
     done += f", {answered:,} answered" if answered else ""
     if pulse is not None and life in ("alive", "silent"):
-        document |= {"pid": pulse.process.pid, "running": pulse.running, "worked_ms": pulse.worked_ms}
+        worked_ms = pulse.worked_at(time_ns())
+        document |= {"pid": pulse.process.pid, "running": pulse.running, "worked_ms": worked_ms}
         document |= {"waiting": pulse.waiting, "database_away_since": _moment(pulse.away_ns)}
         silent = "; its process is silent" if life == "silent" else ""
         away = ""
@@ -138,11 +153,11 @@ def _run(hf: Holdfast) -> _Run | None:
             until = clock_time(pulse.away_until_ns)
             away = f"; its database is away since {clock_time(pulse.away_ns)}, and waited for until {until}"
         at_work = f"{pulse.running:,} at work" + (f", {pulse.waiting:,} in line" if pulse.waiting else "")
-        words = f"{about} is under way: {at_work}, {done}, {duration(pulse.worked_ms)} so far{silent}{away}"
+        words = f"{about} is under way: {at_work}, {done}, {duration(worked_ms)} so far{silent}{away}"
         return _Run(words, document, tuple(map(_told_later, later)))
     word = "was interrupted" if run.state == "RUNNING" else f"is {run.state.lower()}: {done}"
     if run.state in ("RUNNING", "STOPPED", "LIMIT") or (answered and not waiting):
-        word += "; go on with: holdfast resume"
+        word += f"; go on with: {resume_with(run_from(run.document))}"
     return _Run(f"{about} {word}", document, tuple(map(_told_later, later)))
 
 
@@ -191,16 +206,17 @@ class _Locks:
 
 
 def _trouble(face: Face, hf: Holdfast, locks: _Locks) -> list[Trouble]:
-    """What stands in the way of the next change."""
+    """What stands in the way of the next change: that would begin by repairing, so what stops the repair stops it."""
     try:
         hf.require_whole_ledger()
         if not hf.needs_recovery():
             return []
         try:
-            repair_if_free(face.screen, hf)
+            tell_recovery(face.screen, hf.recover())
+        except Locked:
+            return []  # somebody is at work: what looks unfinished is simply not finished
         finally:
             locks.ask()  # anew: a repair takes the lock itself
-        left = hf.open_divergence() if hf.needs_recovery() and not _busy(hf, locks) else ()
     except (HoldfastError, OSError) as error:
         from holdfast.cli.no_room import as_disk_full
 
@@ -208,10 +224,7 @@ def _trouble(face: Face, hf: Holdfast, locks: _Locks) -> list[Trouble]:
         if isinstance(told, OSError):
             raise
         return [Trouble(told.code, told.message, told.hint)]
-    if not left:
-        return []
-    names = ", ".join(printable(item.path) for item in left)
-    return [Trouble("needs_human", f"an interrupted change left: {names}", "Put it right, then run: holdfast recover")]
+    return []
 
 
 def _busy(hf: Holdfast, locks: _Locks) -> str:

@@ -9,6 +9,7 @@ import click
 from holdfast.cli.opening import opened
 from holdfast.cli.screen import shown
 from holdfast.cli.verbs import Face, verb
+from holdfast.engine.run_standing import resume_with
 
 
 @verb(name="stop")
@@ -30,8 +31,8 @@ def command(face: Face, run: str, now: bool) -> None:
         when = "at once" if now else "once the landing that is under way is finished"
         silent = " Its process has been silent for a while." if life == "silent" else ""
         screen.say(f"{found.id} over {shown(found.roadmap)} was asked to stop {when}.{silent}")
-        screen.say(f"Go on later with: holdfast resume {found.id}")
+        screen.say(f"Go on later with: {resume_with(found, found.id)}")
     elif found.state == "RUNNING":
-        screen.say(f"{found.id} is not under way: it was interrupted. Go on with: holdfast resume {found.id}")
+        screen.say(f"{found.id} is not under way: it was interrupted. Go on with: {resume_with(found, found.id)}")
     else:
         screen.say(f"{found.id} is not under way: it is {found.state.lower()}. Nothing to stop.")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from holdfast.cli.run_told import LOST, MARKS, answer_of, label, one_line, task_document, told, waits_for
 from holdfast.cli.screen import shown
 from holdfast.cli.watching import spent
+from holdfast.engine.run_standing import resume_with
 from holdfast.errors import UnknownId
 from holdfast.store.runs import Runs
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from holdfast.engine.run_standing import Standing
     from holdfast.model.task import Task, TaskRecord
     from holdfast.wiring import Holdfast
+
+    TaskAsked: TypeAlias = tuple[Standing, Task, TaskRecord]
 
 _MOST_WORDS = 12
 _NEXT = {
@@ -29,7 +32,7 @@ _NEXT = {
 }
 
 
-def task_asked(hf: Holdfast, word: str) -> tuple[Standing, Task, TaskRecord] | None:
+def task_asked(hf: Holdfast, word: str) -> TaskAsked | None:
     """The task that this word names in the roadmap of the newest run, as the run left it that had to do with it last:
     what an earlier one landed is done, and no part of the newest. None where there is no run, or no such task."""
     if not Runs(hf.records).exist():
@@ -67,7 +70,8 @@ def landings_of(hf: Holdfast, roadmap: str, task: str) -> Iterator[TaskRecord]:
             yield record
 
 
-def show_task(screen: Screen, standing: Standing, task: Task, record: TaskRecord) -> None:
+def show_task(screen: Screen, standing: Standing, task: Task, record: TaskRecord, agents_work: bool = False) -> None:
+    """`agents_work`: the ledger has work of agents for it, of which there are transcripts."""
     evidence = [{"attempt": number, "evidence": one.evidence} for number, one in enumerate(record.tried, 1)]
     answer = answer_of(standing, task.id)
     screen.answer({**task_document(task, record, answer), "body": task.body, "evidence": evidence})
@@ -85,9 +89,12 @@ def show_task(screen: Screen, standing: Standing, task: Task, record: TaskRecord
         screen.say(f"Execution {record.execution}" + (f", commit {record.commit}" if record.commit else ""))
     if record.attempt:
         screen.say(f"Log       .holdfast/logs/execution/{shown(task.id)}.jsonl")
+    if agents_work:
+        screen.say(f"What agents said and did: holdfast show {shown(task.id)} --transcript")
     if record.state in LOST and record.part and record.execution:
         screen.say(f"Undo what landed of it with: holdfast undo {task.id}")
     if answer:
-        screen.say("Go on with: holdfast resume")
+        screen.say(f"Go on with: {resume_with(standing.run)}")
     elif record.state in _NEXT and (record.state != "COMPLETED" or record.execution):
-        screen.say(_NEXT[record.state].format(task.id))
+        consent = " --yes" if standing.run.yes and record.state in LOST else ""
+        screen.say(_NEXT[record.state].format(task.id) + consent)

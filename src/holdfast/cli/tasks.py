@@ -12,11 +12,12 @@ from holdfast.cli.run_told import counts_in, run_document, tell_table
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.engine.roadmap_file import RoadmapFile, find_roadmap
-from holdfast.engine.run_standing import Standing, find_run, standing_of
+from holdfast.engine.run_standing import Standing, find_run, resume_with, standing_of
 from holdfast.errors import UnknownId
 from holdfast.model.run import RunRecord
 
 if TYPE_CHECKING:
+    from holdfast.engine.pulse import Pulse
     from holdfast.wiring import Holdfast
 
 _OF_A_RUN = "u-"
@@ -28,10 +29,16 @@ def command(face: Face, what: str) -> None:
     """List the tasks of a roadmap, or of a run: state, attempts, and why. Without a name, those of the newest run."""
     with reading(face) as hf:
         standing = _asked(hf, what)
-        life = _life(hf, standing.run.id)
+        pulse = _pulse(hf, standing.run.id)
+    now = time.time_ns()
+    life = pulse.life(now) if pulse is not None else "ended"
+    if pulse is not None and life in ("alive", "silent"):
+        standing = standing._replace(run=standing.run._replace(worked_ms=pulse.worked_at(now)))
     screen = face.screen
     screen.answer({**run_document(standing), "life": life if standing.run.id else None})
     tell_table(screen, standing, all_rows=True)
+    if standing.roadmap.confidence == "guessed":
+        screen.say(" ! these are taken for tasks, and do not say so themselves: a run asks first")
     for remark in standing.roadmap.remarks:
         screen.say(f" ! line {remark.line}: {shown(remark.text)}")
     _tell_next(screen, standing, life)
@@ -55,26 +62,27 @@ def _asked(hf: Holdfast, what: str) -> Standing:
     return Standing(RunRecord("", path), RoadmapFile(hf.site, path).read()[1], {})
 
 
-def _life(hf: Holdfast, run: str) -> str:
+def _pulse(hf: Holdfast, run: str) -> Pulse | None:
+    """Of this run, where it is the one that beat last."""
     from holdfast.engine.pulse import read_pulse
 
     pulse = read_pulse(hf.site.state)
-    return pulse.life(time.time_ns()) if pulse is not None and run and pulse.run == run else "ended"
+    return pulse if pulse is not None and run and pulse.run == run else None
 
 
 def _tell_next(screen: Screen, standing: Standing, life: str) -> None:
     run = standing.run
     if not run.id:
-        screen.say("No run yet. Start one with: holdfast run")
+        screen.say(screen.way("No run yet. Start one with: holdfast run"))
     elif life in ("alive", "silent"):
-        screen.say(f"{run.id} is under way. Stop it with: holdfast stop")
+        screen.say(screen.way(f"{run.id} is under way. Stop it with: holdfast stop"))
     elif run.state == "WAITING" and not counts_in(standing).waiting:
-        screen.say(f"What {run.id} waited for is answered. Go on with: holdfast resume")
+        screen.say(screen.way(f"What {run.id} waited for is answered. Go on with: {resume_with(run)}"))
     elif run.state == "WAITING":
-        screen.say(f"{run.id} waits for you. Decide with: holdfast review")
+        screen.say(screen.way(f"{run.id} waits for you. Decide with: holdfast review"))
     elif run.state == "FINISHED":
         screen.say(f"{run.id} is finished.")
     else:
         why = f" ({shown(run.because)})" if run.because else ""
         word = "was interrupted" if run.state == "RUNNING" else f"is {run.state.lower()}"
-        screen.say(f"{run.id} {word}{why}. Go on with: holdfast resume")
+        screen.say(screen.way(f"{run.id} {word}{why}. Go on with: {resume_with(run)}"))

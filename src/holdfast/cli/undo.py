@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.opening import changing
+from holdfast.cli.run_told import label
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.way_back import follow, go_back, has_runs
 from holdfast.errors import InvalidInput, UnknownId
 
 if TYPE_CHECKING:
+    from holdfast.cli.screen import Screen
     from holdfast.store.database import Row
     from holdfast.wiring import Holdfast
+
+
+_MOST_NAMED = 10
 
 
 @verb(name="undo")
@@ -39,7 +44,24 @@ def command(face: Face, id: str, yes: bool, preview: bool) -> None:
                 follow(face.screen, hf, undo.id)
             return
         way = hf.preview_undo(execution)
+        _tell_behind(face.screen, hf, execution)
         go_back(face.screen, hf, way, "Undo exactly this?", yes=yes, preview=preview)
+
+
+def _tell_behind(screen: Screen, hf: Holdfast, execution: str) -> None:
+    """Which tasks are done that need what goes: they stay, and a person must know before they say yes."""
+    if not execution.startswith("e-") or not has_runs(hf):
+        return
+    from holdfast.engine.run_following import switched
+    from holdfast.engine.run_standing import done_behind, standing_of
+
+    for found in switched(hf.pipeline, (execution,), ()):
+        behind = done_behind(standing_of(hf.site, hf.records, found.run), execution)
+        if behind:
+            names = ", ".join(label(task) for task in behind[:_MOST_NAMED])
+            more = f" and {len(behind) - _MOST_NAMED:,} more" if len(behind) > _MOST_NAMED else ""
+            screen.note(f"Done already, and in need of it: {names}{more}. They stay as they are.")
+            return
 
 
 def _execution(hf: Holdfast, id: str) -> str:

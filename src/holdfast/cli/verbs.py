@@ -36,6 +36,7 @@ VERBS = {
     "policy": "Check the policy.",
     "run": "Drive a roadmap to done.",
     "tasks": "List the tasks of a roadmap or a run.",
+    "land": "Bring a branch in through the gates.",
     "resume": "Go on with a run where it was.",
     "retry": "Try tasks again that did not land.",
     "review": "Decide about tasks that wait for a person.",
@@ -51,11 +52,17 @@ VERBS = {
 }
 
 
+# They open no workspace, or are about all of it.
+_OF_NO_BRANCH = ("init", "doctor", "demo", "worker")
+
+
 class Options(NamedTuple):
     """What the global options say."""
 
     directory: str
     wait: float
+    # Empty: the workspace itself.
+    branch: str = ""
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: object) -> None:
@@ -65,13 +72,15 @@ def _remember(context: click.Context, parameter: click.Parameter, value: object)
 
 
 def options_of(context: click.Context) -> Options:
-    return Options(context.meta.get("directory", "."), context.meta.get("wait", 0.0))
+    meta = context.meta
+    return Options(meta.get("directory", "."), meta.get("wait", 0.0), meta.get("branch", ""))
 
 
 def global_options() -> list[click.Parameter]:
     stream = "JSON events, a line each; the document is the last."
     return [
         _option("-C", "directory", type=click.Path(), metavar="DIR", help="Work as if started in DIR."),
+        _option("--branch", "branch", metavar="NAME", help="Work on that branch, in a work tree that Holdfast keeps."),
         _option("--json", "json_form", is_flag=True, help="Print exactly one JSON document."),
         _option("--stream-json", "stream_form", is_flag=True, help=stream),
         _option("--wait", "wait", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait for another process."),
@@ -116,6 +125,11 @@ def _face(context: click.Context) -> Face:
     options = options_of(context)
     screen = context.find_object(Screen)
     assert screen is not None  # put there by cli.main
+    screen.branch = "" if options.branch == "." else options.branch
+    if screen.branch and context.info_name in _OF_NO_BRANCH:
+        raise InvalidInput(
+            f"{context.info_name} is not about a branch", hint="Nothing was changed. Leave --branch out."
+        )
     try:
         os.chdir(options.directory)
     except (OSError, ValueError) as error:

@@ -53,7 +53,7 @@ def go_back(screen: Screen, hf: Holdfast, way: Return, question: str, *, yes: bo
         screen.say(f"Restored {count(execution.changes, 'path')}{told} in {duration(execution.duration_ms)}.")
         for line in elsewhere(execution):
             screen.say(line)
-        screen.say(f"Redo with: holdfast undo {execution.id}")
+        screen.say(screen.way(f"Redo with: holdfast undo {execution.id}"))
         if following is not None:
             _tell_followed(screen, following(execution.id))
     return execution.id

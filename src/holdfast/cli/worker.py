@@ -16,6 +16,7 @@ import click
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.verbs import Face, verb
 from holdfast.errors import Conflict, InvalidInput
+from holdfast.model.run import RunFinished
 
 if TYPE_CHECKING:
     from holdfast.model.run import RunEvent
@@ -77,12 +78,24 @@ def _attend(face: Face, stop: threading.Event) -> None:
         screen.note(f"{told.tale} {shown(told.trigger)}: {shown(told.words)}")
 
     def watch(event: RunEvent) -> None:
-        if event.event in ("EXECUTION_STARTED", "TASK_COMPLETED", "TASK_FAILED", "EXECUTION_FINISHED"):
+        if isinstance(event, RunFinished):
+            screen.note(f"{event.event} {shown(event.run)}: {ended_words(event)}")
+        elif event.event in ("EXECUTION_STARTED", "TASK_COMPLETED", "TASK_FAILED"):
             screen.note(f"{event.event} {shown(event.run)}")
 
     attend(face.options.directory, stop, tell, watch, lambda: screen.note("Attends this workspace until Ctrl-C."))
     screen.answer({"kind": "worker", "id": "", "status": "stopped"})
     screen.say("Stopped. What fires from now on waits until somebody attends again.")
+
+
+def ended_words(event: RunFinished) -> str:
+    """How the run ended, and where it says how it goes on: nobody else is there who would be told."""
+    counts = {"done": event.completed, "did not land": event.failed, "wait for you": event.waiting, "left": event.left}
+    told = ", ".join(f"{number:,} {words}" for words, number in counts.items() if number)
+    why = f" ({shown(event.because)})" if event.because else ""
+    after = f"holdfast review --run {event.run}" if event.waiting else f"holdfast tasks {event.run}"
+    go_on = "" if event.state == "FINISHED" and not event.failed else f". Look with: {after}"
+    return f"{event.state}{why}: {told or 'nothing to do'}{go_on}"
 
 
 @contextmanager

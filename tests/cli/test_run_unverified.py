@@ -1,0 +1,64 @@
+"""Work that no check could verify: a person is asked whatever `--yes` says, and every line about it says so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from delegated import configured
+from roadmapped import commits, git, mapped, states
+
+pytestmark = pytest.mark.long
+
+
+def untested(program: Any, *titles: str) -> Any:
+    """A project without anything that could be run."""
+    here = mapped(program, *titles)
+    (here.directory / "Makefile").unlink()
+    git(here, "commit", "-qam", "no tests")
+    return here
+
+
+def test_a_run_waits_with_what_nothing_verified_although_it_has_a_yes(guarded: Any) -> None:
+    """Exit 3 with the reason; the answer lands it, and line, table, tasks, show, JSON and commit carry the mark."""
+    here = untested(guarded, "Create a.py")
+    done = here.fresh("run", "--agent", "mine", "--yes")
+    assert done.status == 3, done.err
+    assert "needs you: unverified: no tests were found" in done.err
+    assert "needs you: unverified: no tests were found" in done.out
+    assert "unverified: no tests were found" in here("review").out
+    assert here.fresh("resume", "--yes").status == 3  # its yes covers it no more than the first one did
+    assert here("review", "1.1", "--yes").status == 0
+    assert "unverified: no tests were found" in here("tasks").out
+    done = here.fresh("resume", "--yes")
+    assert done.status == 0, done.err
+    assert "✓ 1.1 Create a.py: landed  unverified: no tests were found" in done.err
+    assert "Done: 1 of 1 task done, 1 of them unverified." in done.out
+    assert "landed  unverified: no tests were found" in here("tasks").out
+    assert "landed  unverified: no tests were found" in here("show", "1.1").out
+    document = here("tasks", "--json").document
+    assert document["tasks"][0]["unverified"] == "no tests were found" and document["totals"]["unverified"] == 1
+    assert "Holdfast-Unverified: no tests were found" in git(here, "log", "-1", "--format=%B")
+
+
+def test_the_others_go_on_while_one_waits_unverified(guarded: Any) -> None:
+    """A task whose own acceptance command passed lands; the one beside it waits."""
+    here = untested(guarded, "Create a.py", "Create b.py")
+    roadmap = here.directory / "ROADMAP.md"
+    roadmap.write_text(roadmap.read_text() + "\n  Verify: `python3 b.py`\n")
+    done = here.fresh("run", "--agent", "mine", "--yes")
+    assert done.status == 3, done.err
+    assert states(here) == ["NEEDS_REVIEW", "COMPLETED"], done.out
+    assert "unverified" not in git(here, "log", "-1", "--format=%B").lower()
+
+
+def test_the_users_configuration_lets_it_land(guarded: Any) -> None:
+    """With `[run] unverified = "land"` nobody is asked, and the end says how many are unverified."""
+    here = untested(guarded, "Create a.py")
+    mine = json.dumps(["python3", str(here.directory.parent / "agent.py"), "{task_file}"])
+    configured(f'[agents.mine]\ncommand = {mine}\nnetwork = "none"\n[run]\nunverified = "land"\n')
+    done = here.fresh("run", "--agent", "mine", "--yes")
+    assert done.status == 0, done.err
+    assert "1 of them unverified" in done.out and len(commits(here)) == 2
