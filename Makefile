@@ -1,7 +1,8 @@
 # Every target prepares what it needs: nothing has to be installed by hand.
 #   make demo    the story in under a minute
 #   make test    check, then the tests (what CI runs)
-#   make test-long    whole runs of roadmaps, on SQLite and PostgreSQL, stopped and killed (some minutes; CI runs it too)
+#   make test-long    whole runs of roadmaps, on SQLite and PostgreSQL, stopped and killed; the environments people have,
+#                     by their own tools (some minutes, and some 700 MB below .environment-tools; CI runs it too)
 #   make test-agents  real agent programs against a scripted model (installs some 3.3 GB below .agent-programs; CI runs
 #                     it with MISSING=tell: what a machine cannot install is told loudly, and everything else counts)
 #   make check   style, format, types
@@ -49,7 +50,7 @@ test: check
 # Whole runs, real databases: what would make `make test` too long to be run often.
 test-long: venv
 	@scripts/system-packages $(TEST_PACKAGES) || true
-	$(PYTEST) -n $(JOBS) -m "$(SELDOM) and not serial"
+	MISSING=$(MISSING) $(PYTEST) -n $(JOBS) -m "$(SELDOM) and not serial"
 	$(PYTEST) -m "$(SELDOM) and serial" || [ $$? -eq 5 ]
 
 # Real agent programs against a scripted model. What is missing is named, and the run fails (MISSING=tell: see the script).
@@ -63,7 +64,7 @@ check: venv
 	$(BIN)/mypy --strict src
 
 crash: venv
-	@scripts/system-packages strace xfsprogs btrfs-progs || true
+	@scripts/system-packages strace bubblewrap libseccomp2 xfsprogs btrfs-progs || true
 	@# Some of these take seconds and some take minutes: who is done takes over from who is not.
 	$(PYTEST) -n $(JOBS) --dist worksteal -m "$(RARELY) and not serial"
 	$(PYTEST) -m "$(RARELY) and serial" || [ $$? -eq 5 ]

@@ -27,6 +27,7 @@ FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"sandbox"}),
     frozenset({"store"}),
     frozenset({"workspace"}),
+    frozenset({"environment"}),
     frozenset({"proxy"}),
     frozenset({"agents"}),
     STAGES,
@@ -43,7 +44,7 @@ FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in room
 PURE_ROOMS = frozenset({"model", "gates", "planning"})
 # Whole modules of the standard library that cannot do I/O and give the same answer every time.
 PURE_MODULES = frozenset(
-    """__future__ abc base64 binascii bisect collections collections.abc copy dataclasses datetime decimal difflib
+    """__future__ abc ast base64 binascii bisect collections collections.abc copy dataclasses datetime decimal difflib
     enum fnmatch fractions functools hashlib heapq hmac html ipaddress itertools json math numbers operator re shlex
     stat string struct textwrap tomllib types typing unicodedata urllib.parse zlib""".split()
 )

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.checks.toolchains import toolchains
+from holdfast.environment.found import Shell
+from holdfast.environment.tools import tools_of
 from holdfast.sandbox.process import Command, run
 
 REAL_HOME = pwd.getpwuid(os.getuid()).pw_dir
@@ -92,7 +93,7 @@ def need_maven(tmp_path: Path) -> None:
     need("mvn")
     env = {name: os.environ[name] for name in ("PATH", "HOME")}
     version = run(Command(("mvn", "--version"), str(tmp_path), env, 60_000)).output.decode(errors="replace")
-    told = dict(toolchains(REAL_HOME).env)
+    told = dict(tools_of(Shell(os.environ, REAL_HOME), "/nonexistent", ()).variables)
     if re.search(r"Apache Maven 3\.[0-8]\.", version) and "MAVEN_OPTS" not in told:
         pytest.skip("a Maven before 3.9 does not read MAVEN_ARGS, in which checks are told where the packages are")
     for name, text in MAVEN.items():

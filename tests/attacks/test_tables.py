@@ -5,6 +5,8 @@ Approvals, decisions and simulations in the tables are tried in `engine/test_che
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -103,3 +105,43 @@ def test_an_edited_row_puts_nothing_wrong_back(ground: Ground, edit: str) -> Non
     else:
         assert contents(ground.tree()) == FILES
     assert ground.hf.audit().ok
+
+
+def test_what_the_tables_say_is_compared_with_the_ledger(ground: Ground) -> None:
+    """After changes, a redo, a failure and a gc nothing differs; one column written, or one row put in, is named."""
+    first = ground.apply(put("a", b"new\n"))
+    ground.hf.undo(first.id, approved_by=ME)
+    last = ground.apply(put("b", b"B\n"))
+    plan = ground.plan(put("a", b"wanted\n"))
+    ready = ground.ready(plan)
+    (ground / "a").write_bytes(b"somebody else\n")
+    with pytest.raises(HoldfastError):
+        ground.hf.execute(ready.simulated, verified=ready.verified, decision=ready.decision)
+    ground.hf.gc(keep_days=0)
+    assert ground.hf.rows_unlike_the_ledger() == []
+    assert edit_tables(ground, "UPDATE executions SET live=1 WHERE id=:id", id=first.id) == 1
+    assert ground.hf.rows_unlike_the_ledger() == [f"executions {first.id}"]
+    assert edit_tables(ground, "DELETE FROM executions WHERE id=:id", id=last.id) == 1
+    assert sorted(ground.hf.rows_unlike_the_ledger()) == sorted([f"executions {first.id}", f"executions {last.id}"])
+    assert edit_tables(ground, "INSERT INTO approvals VALUES ('v-planted', 's-1', 1, '{}')") == 1
+    assert "approvals v-planted" in ground.hf.rows_unlike_the_ledger()
+
+
+def test_a_ledger_that_was_put_back_with_its_anchor_is_older_than_the_tables(ground: Ground) -> None:
+    """Both were kept and put back after another change: the ledger is whole, and the rows that it lacks are named."""
+    ground.apply(put("a", b"first\n"))
+    places = [ground.state / "ledger.jsonl", Path(os.environ["XDG_STATE_HOME"]) / "holdfast" / "anchors"]
+    kept = ground.path.parent / "kept"
+    for number, place in enumerate(places):
+        (shutil.copytree if place.is_dir() else shutil.copy2)(place, kept.with_name(f"kept-{number}"))
+    last = ground.apply(put("b", b"B\n"))
+    ground.hf.close()
+    for number, place in enumerate(places):
+        if place.is_dir():
+            shutil.rmtree(place)
+            shutil.copytree(kept.with_name(f"kept-{number}"), place)
+        else:
+            shutil.copy2(kept.with_name(f"kept-{number}"), place)
+    again = Ground(ground.path)
+    assert again.hf.audit().ok
+    assert f"executions {last.id}" in again.hf.rows_unlike_the_ledger()

@@ -232,6 +232,9 @@ def judge_life_goes_on(begun: Start) -> list[str]:
             tx.write("bystander.txt", b"still alive\n")
         if not hf.audit().ok:
             verdict.append(f"the ledger does not verify after the next change: {hf.audit().message}")
+        verdict += (
+            f"the tables differ from the ledger after the next change: {it}" for it in hf.rows_unlike_the_ledger()
+        )
     with open(os.path.join(begun.place.workspace, "bystander.txt"), "rb") as file:
         if file.read() != b"still alive\n":
             verdict.append("the next change was not made")
@@ -261,10 +264,11 @@ def _judge_books(begun: Start, is_new: bool) -> list[str]:
 
 
 def _executions(place: Place) -> list[tuple[str, str]]:
-    """(id, status) of every execution in the ledger, oldest first."""
+    """(id, status) of every execution in the ledger, oldest first. One that waited for a person has two entries; the
+    last one counts."""
     with place.open() as hf:
-        found = [entry for entry in hf.pipeline.ledger.entries() if entry.kind == "execution"]
-    return [(str(entry.body["execution_id"]), str(entry.body["status"])) for entry in found]
+        found = [entry.body for entry in hf.pipeline.ledger.entries() if entry.kind == "execution"]
+    return list({str(body["execution_id"]): str(body["status"]) for body in found}.items())
 
 
 def _ids(hf: Holdfast) -> list[str]:

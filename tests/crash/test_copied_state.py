@@ -50,6 +50,27 @@ def test_a_state_copied_after_a_kill_is_recovered(name: str, arena: Arena, kill_
     kill_points(len(points))
 
 
+@pytest.mark.crash
+def test_modes_and_times_come_back_however_often_a_recovery_is_killed(arena: Arena, kill_points: Counted) -> None:
+    """A directory that went away and whose copy moved back in a recovery that was killed has its old mode and time."""
+    killed = range(0, 80, 5)
+    assert _after_killed_recoveries(arena, BY_NAME["many-restore"], killed) == []
+    kill_points(len(killed))
+
+
+@pytest.mark.crash_full
+@pytest.mark.parametrize("name", [scenario.name for scenario in SCENARIOS])
+def test_every_recovery_of_a_copied_state_may_be_killed(name: str, arena: Arena, kill_points: Counted) -> None:
+    """Killed when everything had moved, the state copied, its recovery killed anywhere: the old tree or the new one."""
+    killed = range(1, len(arena.outcome(BY_NAME[name]).trace) + 1, 2)
+    assert _after_killed_recoveries(arena, BY_NAME[name], killed) == []
+    kill_points(len(killed))
+
+
+def _after_killed_recoveries(arena: Arena, scenario: Scenario, killed: Iterable[int]) -> list[str]:
+    return [what for again in killed for what in _verdicts(arena, scenario, [KillAt("applied")], again)]
+
+
 @pytest.mark.crash_full
 @pytest.mark.parametrize("name", [scenario.name for scenario in SCENARIOS])
 @pytest.mark.parametrize("again", [0, 2, 5])

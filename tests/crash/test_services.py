@@ -25,8 +25,8 @@ Counted = Callable[[int], None]
 RESTART = Service(Signal("restart", "site"), Signal("restart", "site"), 5000)
 # Every fifth kill in `make test`, every one in `make crash`; with the named points that is over 60 and over 280.
 EVERY = [pytest.param(5, marks=pytest.mark.crash), pytest.param(1, marks=pytest.mark.crash_full)]
-_POINTS = ("action-begun", "action-done", "commit", "committed", "ledger.durable", "in-ledger", "put-away")
-_POINTS_BACK = ("rolled-back", "aborted", "action-taken-back", "ledger.durable", "in-ledger", "put-away")
+_POINTS = ("action-begun", "action-done", "commit", "committed", "ledger.durable", "in-ledger", "in-tables", "put-away")
+_POINTS_BACK = ("rolled-back", "aborted", "action-taken-back", "ledger.durable", "in-ledger", "in-tables", "put-away")
 
 
 class Place(NamedTuple):

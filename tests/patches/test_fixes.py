@@ -8,7 +8,7 @@ from holdfast.engine.fixes import _ADVICE, EVIDENCE_BYTES, MOST_ATTEMPTS, fix_re
 from holdfast.errors import Blocked, InvalidInput, LimitReached
 from holdfast.model.agent import Attempt, Claim, Result, Usage
 from holdfast.model.execution import Receipt
-from holdfast.model.fix import CATEGORIES, Failure, FixRecord, totals
+from holdfast.model.fix import CATEGORIES, Failure, FixRecord, Regression, totals
 from holdfast.model.patch import Patch
 from holdfast.model.patch_make import make
 
@@ -105,7 +105,17 @@ def test_a_regression_test_is_asked_for_where_none_fails_already() -> None:
     assert wanted not in repair_request(receipt(), LOG, (), 1).task
     assert wanted not in repair_request(receipt(), b"a.py:1: error: No  [misc]\n", (), 1).task
     assert wanted in repair_request(receipt(detail="did not end within 5 s and was killed"), b"", (), 1).task
-    assert why_no_test(Failure("test", "x", ("t.py::t",))) == "t.py::t fails for it already"
+    assert why_no_test(receipt(), Failure("test", "x", ("t.py::t",))) == "t.py::t fails for it already"
+
+
+def test_a_command_is_no_suite() -> None:
+    """A failing suite whose tests have no names that we know is its own regression test; a command is not."""
+    log = b"AssertionError: 3 is not 2\n"
+    suite, command = (receipt()._replace(kind=kind) for kind in ("tests", "acceptance"))
+    assert why_no_test(suite, Failure("test", "x")) == "the failing test suite fails for it already"
+    assert "Add a regression test" not in repair_request(suite, log, (), 1).task
+    assert why_no_test(command, Failure("test", "x")) == ""
+    assert "Add a regression test" in repair_request(command, log, (), 1).task
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
@@ -117,7 +127,8 @@ def test_every_category_is_answered(category: str) -> None:
 def test_a_record_says_what_was_measured() -> None:
     """Good is a validated patch whose checks passed and that stayed; every other combination is not."""
     failure = Failure("test", "FAILED x", ("test_calc.py::test_add",))
-    record = fix_record(failure, attempt(("calc.py",)), PATCH, validated=True, rolled_back=False)
+    measured = Regression("test_calc.py::test_add", "", "yes")
+    record = fix_record(failure, attempt(("calc.py",)), PATCH, validated=True, rolled_back=False, regression=measured)
     assert record == FixRecord(
         "test", 1, "test: FAILED x", PATCH.digest, True, True, False, "test_calc.py::test_add", "",
         Usage(2, 100, 50, 7), 900, "yes",
@@ -134,21 +145,28 @@ def test_a_record_says_what_was_measured() -> None:
 
 
 def test_a_record_names_the_regression_test_or_why_there_is_none() -> None:
-    """A test file that the attempt changed is the regression test; otherwise there is a reason."""
-    failure = Failure("time-out", "x")
-    with_test = fix_record(failure, attempt(("a.py", "tests/test_a.py")), PATCH, validated=True, rolled_back=False)
-    assert (with_test.regression_test, with_test.why_no_test) == ("tests/test_a.py", "")
-    without = fix_record(failure, attempt(("a.py",)), PATCH, validated=True, rolled_back=False)
-    assert (without.regression_test, without.why_no_test) == ("", "the attempt wrote none")
-    assert without.document()["usage"] == {"requests": 2, "input_tokens": 100, "output_tokens": 50, "micro_usd": 7}
+    """What was measured, and nothing else: a test that an attempt wrote, or that failed before, is none by that."""
+    failure = Failure("test", "x", ("test_a.py::test_a",))
+    measured = Regression("tests/test_a.py", "", "yes")
+    good = fix_record(
+        failure, attempt(("tests/test_a.py",)), PATCH, validated=True, rolled_back=False, regression=measured
+    )
+    assert (good.regression_test, good.why_no_test, good.fails_without_fix) == ("tests/test_a.py", "", "yes")
+    bad = fix_record(failure, attempt(("tests/test_a.py",)), None, validated=False, rolled_back=False)
+    assert (bad.regression_test, bad.fails_without_fix) == ("", "unknown")
+    assert bad.why_no_test == "the attempt was not good, and no test was tried"
+    assert bad.document()["usage"] == {"requests": 2, "input_tokens": 100, "output_tokens": 50, "micro_usd": 7}
 
 
 def test_metrics_add_up_per_category() -> None:
     """Attempts, fixes, rollbacks, tests, tokens and time, per category."""
     failure = Failure("lint", "x")
-    good = fix_record(failure, attempt(("tests/test_a.py",)), PATCH, validated=True, rolled_back=False)
-    bad = good._replace(rolled_back=True, regression_test="", usage=Usage(1, 1, 1, None))
-    (found,) = totals([good, bad]).items()
+    measured = Regression("tests/test_a.py", "", "yes")
+    good = fix_record(failure, attempt(()), PATCH, validated=True, rolled_back=False, regression=measured)
+    bad = good._replace(rolled_back=True, regression_test="", fails_without_fix="unknown", usage=Usage(1, 1, 1, None))
+    # As records of attempts that changed nothing once were written.
+    untrue = good._replace(patch_digest="", checks_passed=False)
+    (found,) = totals([good, bad, untrue]).items()
     assert found[0] == "lint"
-    assert found[1][:4] == (2, 1, 1, 1)
-    assert (found[1].usage, found[1].duration_ms) == (Usage(3, 101, 51, None), 1800)
+    assert found[1][:4] == (3, 1, 1, 1)
+    assert (found[1].usage, found[1].duration_ms) == (Usage(5, 201, 101, None), 2700)

@@ -150,8 +150,9 @@ def test_the_same_patch_sent_again_stands_where_it_stood(tmp_path: Path) -> None
 def test_an_unknown_patch_is_unknown(tmp_path: Path) -> None:
     """Looking makes nothing; moving what nobody knows is refused and leaves no line."""
     with history_at(state_directory(tmp_path / "s")) as history:
-        with pytest.raises(UnknownId):
+        with pytest.raises(UnknownId) as caught:
             history.standing("x-nothing")
+        assert "holdfast patches" in caught.value.hint
         assert history.standings() == ()
         assert not (tmp_path / "s" / FILE).exists()
         with pytest.raises(UnknownId):
@@ -213,6 +214,22 @@ def test_lines_that_were_edited_are_tampering(tmp_path: Path, damage: object) ->
             history.standing(patch)
         with pytest.raises(Tampering):
             history.move(patch, "dropped", AT)
+
+
+def test_the_line_that_was_edited_is_named(tmp_path: Path) -> None:
+    """Not the last one, which only stands elsewhere now; and the way out is told."""
+    path = state_directory(tmp_path / "s")
+    with history_at(path) as history:
+        patches = [history.create(name.encode(), digest(name), AT, source="mail").patch for name in "abcdef"]
+        lines = (path / FILE).read_bytes().splitlines(keepends=True)
+        lines[2] = lines[2].replace(b"mail", b"a longer one")
+        (path / FILE).write_bytes(b"".join(lines))
+        with pytest.raises(Tampering, match="does not hold line 3 as it was written") as caught:
+            history.standing(patches[5])
+        assert "backup" in caught.value.hint and "holdfast.db" in caught.value.hint
+        (path / FILE).write_bytes(b"".join(lines[:2]))
+        with pytest.raises(Tampering, match="does not hold line 3 as it was written"):
+            history.standing(patches[0])
 
 
 def test_a_file_that_is_gone_is_tampering(tmp_path: Path) -> None:

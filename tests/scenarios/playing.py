@@ -15,6 +15,7 @@ Invariants
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -163,13 +164,18 @@ class Player:
 
 
 class Stage:
-    """The project as a guarded repository."""
+    """The project as a guarded repository. Nobody is told what fails before their first attempt: the stories are about
+    what follows when it failed."""
 
     def __init__(self, played: Scenario, path: Path) -> None:
         self.played, self.path = played, path
         shutil.copytree(played.project, path)
         for words in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-qm", "base")):
             self.git(*words)
+        folder = Path(os.environ["XDG_CONFIG_HOME"]) / "holdfast"
+        folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+        with (folder / "config.toml").open("a", encoding="utf-8") as file:
+            file.write("[prompt]\nfailing = false\n")
         holdfast.init(str(path))
 
     def play(self, agent: str, crew: Crew | None = None, *, parallel: int = 1) -> RunRecord:

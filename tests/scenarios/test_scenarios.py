@@ -48,12 +48,16 @@ def test_a_scenario_ends_the_same_with_two_at_work_at_once(name: str, tmp_path: 
 
 
 def test_what_a_person_brings_lets_the_task_land(tmp_path: Path) -> None:
-    """A task that lacks a dependency waits; once the person has it there and says yes, the next attempt lands."""
+    """A task that lacks a dependency waits; once the person has it there and says yes, the next attempt passes. That it
+    declares a dependency which nothing here installs is asked once more, and then it lands."""
     played = scenario("missing_dependency")
     stage, crew = Stage(played, tmp_path / "workspace"), Crew(agents={"player": Player(played)})
     assert stage.play("player", crew).state == "WAITING"
     (stage.path / "fancy_tables.py").write_text("table = str\n", encoding="utf-8")
     with holdfast.open(str(stage.path), wait=60.0) as hf:
+        hf.runs.answer("1.1", yes=True)
+        assert hf.runs.resume(crew=crew).state == "WAITING"
+        assert "requirements.txt" in stage.records()["1.1"].because
         hf.runs.answer("1.1", yes=True)
         assert hf.runs.resume(crew=crew).state == "FINISHED"
     record = stage.records()["1.1"]

@@ -439,6 +439,23 @@ def test_a_program_without_tools_gets_blocks() -> None:
     assert second.text == "More."
 
 
+def test_a_program_that_asks_for_whole_files_gets_them() -> None:
+    """An edit is made in the file as the program has shown it; until then its model asks to see it."""
+    steps = (EditFile("old.py", "b = 1\n", "b = 2\n"), WriteFile("new.py", "a = 1\n"), Say("There."), Say("More."))
+    with ScriptedModel(*steps) as model:
+        client = Chat(model, tools={})
+        client.system = "You MUST use this *file listing* format."
+        client.user("please")
+        asked = client.ask()
+        client.user("old.py\n```\na = 0\nb = 1\n```\n")
+        shown = client.ask()
+        client.user("go on")
+        last = client.ask()
+    assert asked.text.startswith("Please show me `old.py` first.")
+    assert shown.text == "old.py\n```\na = 0\nb = 2\n```\n\nnew.py\n```\na = 1\n```\n\nThere."
+    assert last.text == "More."
+
+
 @STREAMED
 def test_a_free_form_patch(streamed: bool) -> None:
     """codex's apply_patch takes text, not JSON: whole files and whole lines, and a shell for the rest."""

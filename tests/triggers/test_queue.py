@@ -15,6 +15,8 @@ from holdfast.disk.calls import Calls
 from holdfast.disk.lock import Lock
 from holdfast.engine.history import KEEP_AT_LEAST
 from holdfast.engine.trigger_sources import MOST_BYTES
+from holdfast.errors import Locked
+from holdfast.model.trigger import Firing
 from holdfast.testing import FaultyCalls, KillAt
 from triggers.posted import INBOX, watchman
 
@@ -58,6 +60,24 @@ def test_the_same_file_dropped_again_is_another_run(inbox: Path) -> None:
             man.after(seconds=1)
             assert len(man.after(seconds=1)) == 1
         assert len(taken(inbox)) == 2
+
+
+def test_a_job_waits_while_another_run_is_under_way(inbox: Path) -> None:
+    """It is told once that it waits, and started when the other run is over: one job, one run."""
+    with watchman(inbox.parent, INBOX) as man:
+
+        def refuse(firing: Firing) -> None:
+            raise Locked("a run is under way in this workspace")
+
+        man.watch._start, start = refuse, man.watch._start
+        (inbox / "q.json").write_bytes(TASKS)
+        for _ in range(30):
+            assert man.after(seconds=1) == []
+        assert man.tales() == [("left", "it waits: a run is under way in this workspace")]
+        man.watch._start = start
+        (firing,) = [one for _ in range(12) for one in man.after(seconds=1)]
+        assert (inbox.parent / firing.roadmap).read_bytes() == TASKS
+        assert man.after(seconds=60) == []
 
 
 def test_a_file_that_is_still_being_written_is_waited_for(inbox: Path) -> None:
