@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import random
+import select
+import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,11 +29,12 @@ TASKS = 24
 KILLS = 20
 _LONGEST_S = 400
 NAMES = [f"part{number:02}" for number in range(TASKS)]
+# The last task is not done before the last kill, so that there is always something to kill.
 AGENT = """
 import re, sys, time
 name = re.search(r"Create (\\w+)\\.py", open(sys.argv[1]).read()).group(1)
-time.sleep(0.2)
-open(name + ".py", "w").write(f"NAME = {name!r}\\n")
+time.sleep({last} if name == {held!r} else 0.2)
+open(name + ".py", "w").write("NAME = " + repr(name) + "\\n")
 """
 
 
@@ -110,31 +114,34 @@ def both(mine: Someone, twin: Someone, main: str, stop: threading.Event, failed:
 def here(workspace: Path) -> Program:
     holdfast.init(str(workspace))
     program: Program = mapped(Program(workspace), *(f"Create {name}.py" for name in NAMES))
-    script(program).write_text(AGENT)
+    script(program).write_text(AGENT.format(last=_LONGEST_S, held=NAMES[-1]))
     return program
 
 
-def killed_again_and_again(here: Program, chance: random.Random) -> int:
-    """How often it took a kill; whoever was killed before a run was begun begins one."""
-    kills = 0
-    while kills < KILLS:
+def killed_again_and_again(here: Program, chance: random.Random) -> None:
+    """Where a kill came before the run was begun, the next one begins it."""
+    for _ in range(KILLS):
         begun = here("tasks", "--branch", "night", "--json")
         started = begun.status == 0 and begun.document["kind"] == "run"
         words = ("resume", "--branch", "night", "--yes") if started else _RUN
         process = here.start(*words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         assert process.stderr is not None
         # So many lines are told first, from none (it opens, repairs, makes the work tree) to a landing or two.
-        for _ in range(chance.randint(0, 7)):
-            process.stderr.readline()
+        _read_lines(process.stderr.fileno(), chance.randint(0, 7), within=20)
         try:
             process.wait(chance.uniform(0.0, 1.5))
-            assert process.returncode == 0, process.stderr.read()
-            return kills
         except subprocess.TimeoutExpired:
             process.kill()
-            process.communicate()
-            kills += 1
-    return kills
+        said = process.communicate()[1]
+        assert process.returncode == -signal.SIGKILL, said
+
+
+def _read_lines(descriptor: int, lines: int, *, within: float) -> None:
+    """Until so many lines were told, or for as long: nothing is told while the last agent is held."""
+    end = time.monotonic() + within
+    while lines > 0 and select.select([descriptor], [], [], max(0, end - time.monotonic()))[0]:
+        told = os.read(descriptor, 4096)
+        lines = lines - told.count(b"\n") if told else 0
 
 
 _RUN = ("run", "--branch", "night", "--agent", "mine", "--yes", "--parallel", "2")
@@ -151,8 +158,8 @@ def test_a_night_on_a_branch(here: Program, tmp_path: Path) -> None:
     working = threading.Thread(target=both, args=(mine, other, main, stop, failed))
     working.start()
     try:
-        kills = killed_again_and_again(here, random.Random(20_261_119))
-        assert kills == KILLS, "it was done before it could be killed so often: it needs more tasks"
+        killed_again_and_again(here, random.Random(20_261_119))
+        script(here).write_text(AGENT.format(last=0.2, held=NAMES[-1]))
         last = here.start("resume", "--branch", "night", "--yes", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         said = last.communicate(timeout=_LONGEST_S)[0]
     finally:
