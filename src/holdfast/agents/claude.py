@@ -25,6 +25,8 @@ _QUIET = {
     "DISABLE_TELEMETRY": "1",
     "DISABLE_ERROR_REPORTING": "1",
     "CLAUDE_CODE_MAX_RETRIES": "2",
+    # After a task it would ask the model what a person might type next: a request that nobody waits for.
+    "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false",
     "IS_SANDBOX": "1",
 }
 # What --setting-sources and --strict-mcp-config say on the command line; the adapter would read the project's too.

@@ -83,7 +83,8 @@ def _settings() -> dict[str, object]:
         "tools": {"sandbox": False},
         "disableAllHooks": True,
         "mcp": {"allowed": [_NO_SERVER]},
-        # It would ask the model what of this task to remember for the next one.
+        # It would ask the model what a person might type next, and what of this task to remember for the next one.
+        "ui": {"enableFollowupSuggestions": False},
         "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
     }
 
