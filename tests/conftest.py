@@ -29,8 +29,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Deadlines measure the machine, not the code: it may be shared.
 # Stateful tests use real disks, whose slowness is not a fault of the generated data.
-settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("holdfast")
+# The examples are the same in every run: what fails was changed. `--hypothesis-profile random` looks further.
+_SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("random", **_SLOW)
+settings.register_profile("same", **_SLOW, derandomize=True)
+settings.load_profile("same")
 
 _HOMES = ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")
 # Set by git when it runs a hook, and then every git started here would work on the wrong repository.
@@ -66,9 +69,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Every process that runs tests mounts its own; the one that only hands them out needs none."""
-    if config.option.sample is not None:
-        settings.register_profile("sample", settings.default, derandomize=True)
-        settings.load_profile("sample")
     kind = config.option.file_system
     if kind is None or why_not(kind) or config.getoption("numprocesses", None):
         return
