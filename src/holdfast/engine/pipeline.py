@@ -24,14 +24,14 @@ from holdfast.engine.checking import ShadowKind, Verified
 from holdfast.engine.governance import Custody, Governance
 from holdfast.engine.job import Job, job_of
 from holdfast.engine.recovered import in_header as record_in_header
-from holdfast.engine.recovered import recovered_execution
+from holdfast.engine.recovered import recovered_execution, why_unproven
 from holdfast.engine.refusals import require_no_more_asked, told, unrecorded
 from holdfast.engine.refusals import require_passed as require_passed
 from holdfast.engine.results import Measured, Moves, plan_order, step_results
 from holdfast.engine.saving import save_simulation, sweep_dossiers
 from holdfast.engine.simulator import NOTHING_TO_LAND, Hire, Simulated, Simulator, landable_of
 from holdfast.errors import Blocked, Conflict, HoldfastError, Interrupted, NeedsHuman, Tampering, UnknownId
-from holdfast.execution.carry_out import CarryOut
+from holdfast.execution.carry_out import CarryOut, hint_for_unproven
 from holdfast.execution.services import Deed
 from holdfast.gates.operations import removed_files
 from holdfast.model.agent import Delegation
@@ -340,7 +340,8 @@ class Pipeline:
             if done.status == "FAILED" and transaction.state != "COMMITTING":
                 self._close(job, done, transaction.root, len(transaction.ops), "OPEN")
         elif transaction.state == "ABORTED":
-            unrecorded = self._close(job, done, transaction.root, len(transaction.ops), "ABORTED")
+            outcome: Outcome = "LEFT" if work.is_unproven else "ABORTED"
+            unrecorded = self._close(job, done, transaction.root, len(transaction.ops), outcome)
         elif transaction.state == "OPEN":
             unrecorded = self._close(job, done, "", 0, "ABORTED")
         elif transaction.state != "COMMITTING":
@@ -521,7 +522,12 @@ class Pipeline:
     def _settle_unsettled(self, found: Unsettled) -> None:
         if found.outcome == "COMMITTED":
             self._keep_texts(lambda: keep_texts_after_crash(self.site, found.txn))
-        execution = recovered_execution(self.site, found, recorded(self.ledger, found.txn))
+        entry = recorded(self.ledger, found.txn)
+        execution = recovered_execution(self.site, found, entry)
+        unproven = ""
+        if execution is not None and (entry is None or is_open(entry)):
+            unproven = why_unproven(execution, found)
+            found = found._replace(outcome="LEFT") if unproven else found
         closing = Closing(
             found.txn,
             found.outcome,
@@ -540,6 +546,9 @@ class Pipeline:
                 hint="Free some space, or put right what is in the way, and run: holdfast recover",
             ) from error
         self.recovered = found._replace(proven=execution.proven) if execution is not None else found
+        if unproven:
+            said = f"{found.txn} was not finished; {unproven}"
+            raise NeedsHuman(said, hint=hint_for_unproven(found.txn), changed=True)
 
     def _tree(self) -> str:
         return snapshot(self.site.path, self.site.state.path).digest

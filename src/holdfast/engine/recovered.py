@@ -12,6 +12,7 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from holdfast.engine.results import Measured, step_results
@@ -39,6 +40,7 @@ from holdfast.store.effects import Effects
 from holdfast.store.journal import Log
 from holdfast.workspace.flip import DISPLACED
 from holdfast.workspace.observe import observe
+from holdfast.workspace.proof import read_again, unread, why_unread
 from holdfast.workspace.recovery import Unsettled, read_log
 from holdfast.workspace.site import JOURNAL, Site
 
@@ -78,7 +80,7 @@ def recovered_execution(site: Site, found: Unsettled, entry: Entry | None) -> Ex
         return None
     log = read_log(site.calls, site.state.directory(f"{JOURNAL}/{found.txn}"))
     deeds = _deeds(site, found)
-    measured = _Ended(site, log)
+    measured = _Ended(site, log, found.outcome)
     if entry is not None and not is_open(entry):
         ended = _measured(begun, found, measured)  # whoever began it came as far as its entry
     else:
@@ -87,16 +89,23 @@ def recovered_execution(site: Site, found: Unsettled, entry: Entry | None) -> Ex
     return replace(ended, steps=step_results(reports, seen, ended, deeds))
 
 
-class _Ended:
-    """What the log planned and what stands now, path by path."""
+def why_unproven(execution: Execution, found: Unsettled) -> str:
+    """Why a rollback that recovery finished is not called one; empty where it is."""
+    return execution.errors[-1] if found.outcome == "ABORTED" and execution.status == "FAILED" else ""
 
-    def __init__(self, site: Site, log: Log) -> None:
+
+class _Ended:
+    """What the log planned and what stands now, path by path; `unread` says why where a path cannot be read."""
+
+    def __init__(self, site: Site, log: Log, outcome: str) -> None:
         self._site = site
+        self.unread: dict[str, str] = {}
         self.pre: dict[str, Image | None] = {}
         self.post: dict[str, Image | None] = {}
         for op in log.ops:
             self.pre.setdefault(op.path, op.pre.image if op.pre is not None else None)
             self.post[op.path] = op.post.image if op.post is not None else None
+        self.wanted = self.post if outcome == "COMMITTED" else self.pre
         self._now: dict[str, Image | None] = {}
 
     def image(self, path: str) -> Image | None:
@@ -106,13 +115,23 @@ class _Ended:
 
     def _look(self, path: str) -> Image | None:
         try:
+            return read_again(partial(self._read, path))
+        except PermissionError:
+            return self.wanted.get(path)  # which object stands there was proven before the head said so
+        except OSError as error:
+            self.unread[path] = why_unread(error)
+            return self.post.get(path) if self.wanted is self.post else None  # what landed was proven before
+        except HoldfastError:
+            return None
+
+    def _read(self, path: str) -> Image | None:
+        try:
             directory = self._site.workspace.directory(parent_of(path))
             seen = observe(self._site.calls, directory, path.rpartition("/")[2], wait=False)
         except OSError as error:
-            # Recovery has proven which object stands there; what this user may not read is one of the two.
-            return None if error.errno in DISPLACED else self.pre.get(path)
-        except HoldfastError:
-            return None
+            if error.errno in DISPLACED:
+                return None
+            raise
         return seen.image if seen is not None else None
 
 
@@ -173,6 +192,8 @@ def _ended(begun: Execution, found: Unsettled, measured: _Ended, deeds: Sequence
     begun = _measured(begun, found, measured)
     if found.outcome == "OPEN":
         return begun
+    if found.outcome == "ABORTED" and measured.unread:
+        return replace(begun, errors=(*begun.errors, f"rolled back, but {unread(tuple(measured.unread))}"))
     if found.outcome == "LEFT":
         left = tuple(f"{printable(item.path)} {item.detail}" for item in found.left)
         return replace(begun, errors=(*begun.errors, *left))
@@ -191,10 +212,11 @@ def _reached(begun: Execution, found: Unsettled, deeds: Sequence[Deed]) -> tuple
 
 def _measured(execution: Execution, found: Unsettled, measured: _Ended) -> Execution:
     """The digests over what was proven: recovery found every path on one side, unless somebody changed it since."""
-    wanted = measured.post if found.outcome == "COMMITTED" else measured.pre
-    apart = {path for path, image in wanted.items() if measured.image(path) != image}
+    wanted = measured.wanted
+    apart = {path for path, image in wanted.items() if measured.image(path) != image or path in measured.unread}
     known = {item.path for item in execution.divergence}
-    noted = (*found.left, *(Divergence(path, "holds somebody else's change") for path in sorted(apart)))
+    told_of = {path: measured.unread.get(path, "holds somebody else's change") for path in sorted(apart)}
+    noted = (*found.left, *(Divergence(path, detail) for path, detail in told_of.items()))
     told = {item.path: item for item in noted if item.path not in known}
     others = [path for path in wanted if path not in apart]
     return replace(

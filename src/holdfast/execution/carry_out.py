@@ -12,6 +12,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 from holdfast.errors import HoldfastError, NeedsHuman, VerificationFailed
@@ -20,6 +21,7 @@ from holdfast.model.execution import INTERRUPTED, Divergence, Execution, Receipt
 from holdfast.model.image import Image, Seen
 from holdfast.model.path import printable
 from holdfast.workspace.flip import Diverged
+from holdfast.workspace.proof import read_again, unread, why_unread
 from holdfast.workspace.staging import Source
 from holdfast.workspace.surroundings import Looked, Surroundings
 from holdfast.workspace.transaction import Transaction
@@ -41,6 +43,7 @@ class CarryOut:
 
     `interruption` is what came from outside (Ctrl-C and the like); it is raised when the ending is recorded.
     `is_broken_off`: it came on the way back, which recovery goes on with.
+    `is_unproven`: it was rolled back, and a path is not as before or cannot be read; its material is kept.
     """
 
     def __init__(self, transaction: Transaction, execution: Execution) -> None:
@@ -49,6 +52,7 @@ class CarryOut:
         self.failure: HoldfastError | None = None
         self.interruption: BaseException | None = None
         self.is_broken_off = False
+        self.is_unproven = False
         self._surroundings: Surroundings | None = None
         self._looked: Looked | None = None
         self._failed_actions: tuple[str, ...] = ()
@@ -56,6 +60,8 @@ class CarryOut:
         self._actions: Actions | None = None
         self._health: HealthChecks = tuple
         self._acted = self._stands_outside = False
+        self._unread: list[str] = []
+        self._differs = False
 
     def run(
         self,
@@ -112,10 +118,11 @@ class CarryOut:
         """What stands at a path now that it is over; after a landing, what the look before the commit found."""
         try:
             return self._looked.image(path) if self._looked is not None else self._read(path)
-        except PermissionError:
+        except OSError:
+            # The look before the commit proved what landed; of what did not, nothing is told that cannot be read.
             return self._planned(path) if self._looked is not None else None
-        except (OSError, HoldfastError):
-            return None  # what cannot be looked at is not told
+        except HoldfastError:
+            return None
 
     def _land(self) -> None:
         self._advance("PARTIAL" if self._failed_actions else "COMPLETED")
@@ -153,7 +160,7 @@ class CarryOut:
         return looked
 
     def _read(self, path: str) -> Image | None:
-        return self._transaction.image_now(path)
+        return read_again(partial(self._transaction.image_now, path))
 
     def _interrupt(self, error: BaseException) -> None:
         """Ctrl-C and the like: leave no half-applied tree behind, and record it, then it is let through.
@@ -289,6 +296,7 @@ class CarryOut:
         """Read every path again and compare: `ROLLED_BACK` is a measurement, not a hope.
 
         Paths that never moved and hold somebody else's change are divergence; the proof is over all others.
+        What cannot be read is not known to be as before, and is told as that.
         """
         self._looked = None
         known = {item.path for item in self.execution.divergence}
@@ -296,10 +304,20 @@ class CarryOut:
         self.execution = replace(self.execution, divergence=(*self.execution.divergence, *met))
         apart = self._transaction.untouched
         changes = [change for change in self._changes if change.path not in apart]
-        now = [(change.path, self._image_after(change)) for change in changes]
-        different = [path for (path, image), change in zip(now, changes, strict=True) if image != change.pre]
+        now: list[tuple[str, Image | None]] = []
+        different: list[Divergence] = []
         noted = [Divergence(path, "holds somebody else's change; it was never moved") for path in sorted(apart)]
-        noted += [Divergence(path, "is not as before") for path in different]
+        for change in changes:
+            try:
+                image = self._image_after(change)
+            except OSError as error:
+                self._unread.append(change.path)
+                noted.append(Divergence(change.path, why_unread(error)))
+                continue
+            now.append((change.path, image))
+            if image != change.pre:
+                different.append(Divergence(change.path, "is not as before"))
+        noted += different
         known = {item.path for item in self.execution.divergence}
         self.execution = replace(
             self.execution,
@@ -308,18 +326,16 @@ class CarryOut:
             proven=len(now) - len(different),
             divergence=(*self.execution.divergence, *(item for item in noted if item.path not in known)),
         )
+        self._differs = bool(different)
 
     def _image_after(self, change: Change) -> Image | None:
-        """What stands at a path after a rollback. What this user may not read, the rollback itself has proven.
-
-        What cannot be looked at for another reason is not known to be as before: it counts as still changed.
-        """
+        """What stands at a path after a rollback. What this user may not read, the rollback itself has proven."""
         try:
             return self._read(change.path)
         except PermissionError:
             return change.pre if self._transaction.state == "ABORTED" else change.post
-        except (OSError, HoldfastError):
-            return change.post
+        except HoldfastError:
+            return change.post  # something else stands there, or it keeps changing: not as before
 
     def _conclude(self, said: str) -> None:
         """The end that was reached: ABORTED, ROLLED_BACK, or FAILED as it is."""
@@ -333,9 +349,16 @@ class CarryOut:
             if self.execution.status == "BACKING_UP":
                 self._advance("FAILED")
         elif self.execution.before_digest != self.execution.after_digest:
-            self.failure = NeedsHuman(f"{said}; rolled back, but not everything is as before", changed=True)
+            self.is_unproven = True
+            what = "not everything is as before" if self._differs else unread(self._unread)
+            hint = hint_for_unproven(self.execution.id)
+            self.failure = NeedsHuman(f"{said}; rolled back, but {what}", hint=hint, changed=True)
         elif not self._stands_outside:
             self._advance("ROLLED_BACK")
+
+
+def hint_for_unproven(id: str) -> str:
+    return f"Everything was moved back; what it had written is kept in .holdfast/kept/{id}. See: holdfast show {id}"
 
 
 def _path_bytes(change: Change) -> bytes:

@@ -1,7 +1,7 @@
 """Settle a finished transaction: ledger first, then the tables, then its folder, which has the steps until the row has.
 
     COMMITTED ─▶ ledger entry ─▶ row ─▶ folder to kept/
-    LEFT      ─▶ the same, with what was left to a person
+    LEFT      ─▶ the same, with what was left to a person, or what could not be proven to be as before
     ABORTED   ─▶ ledger entry ─▶ row ─▶ folder removed
     OPEN      ─▶ ledger entry, which says so ─▶ row; the folder stays, since a person has to decide
 
@@ -51,7 +51,7 @@ _MOST_PATHS = 100
 class Closing(NamedTuple):
     """What is to be settled. `header` is the journal's; `execution` is absent for a journal of the first release.
 
-    `left` is what a person accepted as it stands; with the outcome LEFT the old objects are kept.
+    `left` is what a person accepted as it stands; with the outcome LEFT the folder is kept.
     `recovered`: another process began it, and may have written its entry already.
     """
 
@@ -75,7 +75,7 @@ def settle(site: Site, ledger: Ledger, records: Records, closing: Closing) -> En
     site.calls.point("in-ledger")
     project(records, entry, closing.execution)
     site.calls.point("in-tables")
-    if closing.outcome in ("COMMITTED", "LEFT"):
+    if entry.body["kept"]:  # also where whoever wrote it died before it kept the folder
         keep(site, closing.txn)
     elif closing.outcome == "ABORTED":
         remove_stage(site, closing.txn)

@@ -6,15 +6,47 @@ So whatever was set aside is read before it is put back, and so is what somebody
 
 What its own mode closes to us cannot be read. It is judged by its stamp:
 the very object, and nobody touched it after the transaction that put it there had settled.
+
+One failed read disproves nothing: what a proof reads is read a second time (`read_again`). What fails twice is unknown.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from holdfast.disk.calls import Calls
 from holdfast.model.image import Seen
+from holdfast.model.path import printable
 from holdfast.workspace.observe import RACY_NS, content_digest, is_same, look, observe, read_xattrs
+
+_Found = TypeVar("_Found")
+_NAMED = 5
+
+
+def read_again(read: Callable[[], _Found]) -> _Found:
+    """What `read` finds, at the second attempt where the first one fails.
+
+    Only for what reads: a write or a sync that failed is never repeated. A missing permission is no failure.
+    """
+    try:
+        return read()
+    except PermissionError:
+        raise
+    except OSError:
+        return read()
+
+
+def why_unread(error: OSError) -> str:
+    """About a path that could not be read, not even at the second attempt."""
+    return f"could not be read: {error.strerror or error}"
+
+
+def unread(paths: Sequence[str]) -> str:
+    """The same about several, in a sentence that names the first of them."""
+    more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
+    return f"{', '.join(map(printable, paths[:_NAMED]))}{more} could not be read"
 
 
 def proven(calls: Calls, directory: int, name: str, seen: Seen, settled_ns: int) -> os.stat_result | None:

@@ -6,6 +6,7 @@ Used by the transaction that fails and by recovery after a crash: one piece of c
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import NamedTuple
 
 from holdfast.errors import InvalidPath
@@ -15,6 +16,7 @@ from holdfast.store.journal import Head, Log, Op, write_head
 from holdfast.workspace.collector import without_collector
 from holdfast.workspace.flip import DISPLACED, Diverged, Flipper, Standing
 from holdfast.workspace.observe import is_same, kind_of
+from holdfast.workspace.proof import read_again, why_unread
 from holdfast.workspace.site import JOURNAL, Site, is_slot
 from holdfast.workspace.staging import FEW
 
@@ -145,13 +147,22 @@ def set_time(site: Site, path: str, mtime_ns: int, inode: int | None = None) -> 
 
 
 def _prove(site: Site, txn: str, log: Log, divergence: list[Divergence], untouched: set[str]) -> None:
-    """The claim 'as before' is measured: each path we touched is looked up afresh and must be its old object."""
-    site.workspace.forget()
+    """The claim 'as before' is measured: each path we touched is looked up afresh and must be its old object.
+
+    OSError for a path that cannot be looked up: the head stays PREPARED, and the proof is made by the next verb.
+    """
+    read_again(site.workspace.forget)
     flipper = Flipper(site, txn)
     known = {item.path for item in divergence} | untouched
     first: dict[str, Op] = {}
     for op in log.ops:
         first.setdefault(op.path, op)
     for path, op in first.items():
-        if path not in known and not is_same(flipper.found(op), op.pre):
+        if path in known:
+            continue
+        try:
+            found = read_again(partial(flipper.found, op))
+        except OSError as error:
+            raise OSError(f"{printable(path)} {why_unread(error)}") from error
+        if not is_same(found, op.pre):
             divergence.append(Divergence(path, "is not as before"))
