@@ -80,6 +80,8 @@ crash-sample: venv
 	$(PYTEST) -n $(JOBS) --dist worksteal --file-system $$kind --sample 4 -m "$(ANY)" $(ON_EACH) \
 	--deselect tests/crash/test_kill.py::test_killed_at_every_call; done
 	$(PYTEST) -n $(JOBS) --dist worksteal --sample 6 -m "$(ANY)" tests/crash/test_power.py
+	@# What fails its health check is taken back: errors strike on the way back too, and after it.
+	$(PYTEST) -n $(JOBS) --sample 100 -m "$(ANY)" tests/crash/test_errors.py -k "few-unhealthy or many-unhealthy"
 
 soak: venv
 	@scripts/system-packages bubblewrap libseccomp2 postgresql || true
