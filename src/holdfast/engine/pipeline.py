@@ -42,7 +42,17 @@ from holdfast.model.execution import Execution, Receipt
 from holdfast.model.plan import Plan
 from holdfast.settlement.custody import Filed, file_papers
 from holdfast.settlement.delegated import delegation_body
-from holdfast.settlement.record import KIND, Closing, Outcome, catch_up, is_open, project_note, recorded, settle
+from holdfast.settlement.record import (
+    KIND,
+    Closing,
+    NotPutAway,
+    Outcome,
+    catch_up,
+    is_open,
+    project_note,
+    recorded,
+    settle,
+)
 from holdfast.settlement.runs import project_run
 from holdfast.simulation.rehearsal import Unrehearsable
 from holdfast.store.blobs import Blobs
@@ -541,8 +551,9 @@ class Pipeline:
         try:
             settle(self.site, self.ledger, self.records, closing)
         except OSError as error:
+            what = "its folder cannot be put away" if isinstance(error, NotPutAway) else "that cannot be recorded"
             raise Blocked(
-                f"{found.txn} was repaired in the workspace, but that cannot be recorded: {error}",
+                f"{found.txn} was repaired in the workspace, but {what}: {error}",
                 hint="Free some space, or put right what is in the way, and run: holdfast recover",
             ) from error
         self.recovered = found._replace(proven=execution.proven) if execution is not None else found

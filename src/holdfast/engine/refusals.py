@@ -11,9 +11,14 @@ from holdfast.model.decision import Decision
 from holdfast.model.execution import Execution
 from holdfast.model.path import printable
 from holdfast.model.plan import Plan
+from holdfast.settlement.record import NotPutAway
 
 _MOST_NAMES = 6
 _UNRECORDED = "Put right what stopped it; the next verb that changes something records it first."
+
+_NOT_AWAY = (
+    "It is recorded. Put right what stopped it; the next verb that changes something puts the folder away first."
+)
 
 
 def require_passed(verified: Verified) -> None:
@@ -76,10 +81,11 @@ def unrecorded(
     error: OSError | HoldfastError, execution: Execution, *, committed: bool, is_open: bool
 ) -> HoldfastError:
     """Most kinds of refusal say that nothing was changed; after a commit only damage keeps its own kind."""
-    said = f"it is not recorded: {error}"
+    is_recorded = isinstance(error, NotPutAway)
+    said = f"its folder is not put away: {error}" if is_recorded else f"it is not recorded: {error}"
     if committed:
         kind = Tampering if isinstance(error, Tampering) else HoldfastError
-        made = kind(f"the change was applied, but {said}", hint=_UNRECORDED, changed=True)
+        made = kind(f"the change was applied, but {said}", hint=_NOT_AWAY if is_recorded else _UNRECORDED, changed=True)
     else:
         kind = type(error) if isinstance(error, HoldfastError) else Blocked
         reason = f"{execution.errors[0]}; " if execution.errors else ""

@@ -48,6 +48,10 @@ _WHY = {"COMMITTED": (), "ABORTED": (TAKEN_BACK,), "LEFT": (TAKEN_BACK_IN_PART,)
 _MOST_PATHS = 100
 
 
+class NotPutAway(OSError):
+    """It is recorded, and its folder could not be moved to where it belongs: the next verb does that first."""
+
+
 class Closing(NamedTuple):
     """What is to be settled. `header` is the journal's; `execution` is absent for a journal of the first release.
 
@@ -66,7 +70,7 @@ class Closing(NamedTuple):
 
 
 def settle(site: Site, ledger: Ledger, records: Records, closing: Closing) -> Entry:
-    """Finish it; safe to repeat."""
+    """Finish it; safe to repeat. OSError: it is not recorded; NotPutAway: it is, and its folder is where it was."""
     entry = recorded(ledger, closing.txn) if closing.recovered else None
     if entry is None or is_open(entry):
         entry = ledger.append(KIND, _body(closing), time.time_ns())
@@ -75,12 +79,21 @@ def settle(site: Site, ledger: Ledger, records: Records, closing: Closing) -> En
     site.calls.point("in-ledger")
     project(records, entry, closing.execution)
     site.calls.point("in-tables")
+    try:
+        _put_away(site, closing, entry)
+    except OSError as error:
+        if closing.outcome == "ABORTED" and not closing.recovered:
+            return entry  # it ended as its entry says; the next verb removes the stage before it begins anything
+        raise NotPutAway(error.errno, error.strerror, error.filename) from error
+    site.calls.point("put-away")
+    return entry
+
+
+def _put_away(site: Site, closing: Closing, entry: Entry) -> None:
     if entry.body["kept"]:  # also where whoever wrote it died before it kept the folder
         keep(site, closing.txn)
     elif closing.outcome == "ABORTED":
         remove_stage(site, closing.txn)
-    site.calls.point("put-away")
-    return entry
 
 
 def is_open(entry: Entry) -> bool:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import errno
 import stat
+from functools import partial
 
 from holdfast.disk.calls import Calls
 from holdfast.workspace.observe import look
+from holdfast.workspace.proof import read_again
 from holdfast.workspace.site import JOURNAL, KEPT, Site
 
 _OURS = 0o700
@@ -66,9 +68,10 @@ def is_removed(calls: Calls, directory: int, name: str) -> bool:
 
 def keep(site: Site, txn: str) -> None:
     """After commit: the slots, which now hold the old objects, become undo material."""
-    site.state.forget()
+    read_again(site.state.forget)
+    journal, kept = (read_again(partial(site.state.directory, room)) for room in (JOURNAL, KEPT))
     try:
-        site.calls.move(txn, site.state.directory(JOURNAL), txn, site.state.directory(KEPT))
+        site.calls.move(txn, journal, txn, kept)
     except FileNotFoundError:
         return  # a recovery before us did it
 
