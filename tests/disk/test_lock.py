@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.disk.lock import Lock
 from holdfast.errors import Locked
+from holdfast.testing import Fail, FaultyCalls
 
 
 @contextmanager
@@ -69,3 +70,17 @@ def test_another_process_is_waited_for_as_long_as_asked(tmp_path: Path) -> None:
         os.waitpid(child, 0)
         for end in (*ready, *go):
             os.close(end)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_error_while_it_is_let_go_is_none_of_the_work(tmp_path: Path, number: int) -> None:
+    """What was done under it stays as it was told: nothing is raised, nothing is open, and the next one has it."""
+    path = str(tmp_path / "lock")
+    before = os.listdir("/proc/self/fd")
+    calls = FaultyCalls(counted={"close"})
+    with Lock(path, calls=calls):
+        calls.arm(Fail(number))
+    assert calls.count == 2
+    assert os.listdir("/proc/self/fd") == before
+    with Lock(path):
+        pass

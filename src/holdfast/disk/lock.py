@@ -16,6 +16,7 @@ import fcntl
 import os
 import threading
 import time
+from contextlib import suppress
 from types import TracebackType
 
 from holdfast.disk.calls import CALLS, Calls
@@ -69,11 +70,16 @@ class Lock:
             self._key = None
         try:
             if directory >= 0:
-                self._calls.close(directory)
+                self._let_go(directory)
         finally:
             # Both, whatever the first one says: a descriptor left open would keep the lock as long as we live.
             if fd >= 0:
-                self._calls.close(fd)
+                self._let_go(fd)
+
+    def _let_go(self, fd: int) -> None:
+        """Whatever closing says, the descriptor is gone and the lock with it; what was done under it stays as told."""
+        with suppress(OSError):
+            self._calls.close(fd)
 
     def _sign(self) -> None:
         """For people who wait, and nothing else: a disk that is full keeps nobody from making room on it."""
