@@ -174,6 +174,20 @@ def test_commands_see_the_branch_at_the_persons_place(guarded: Any) -> None:
     assert git(here, "show", "night:where").splitlines() == [str(here.directory), "x = 0"]
 
 
+def test_commands_and_checks_over_a_branch_can_ask_git(guarded: Any) -> None:
+    """Versions from tags and lists of files are those of the branch, for commands of a plan and for checks alike."""
+    here = mapped(guarded, "Create a.py")
+    (here.directory / "Makefile").write_text("test:\n\tgit ls-files --error-unmatch old.py\n\tgit describe --tags\n")
+    git(here, "commit", "-qam", "Ask git")
+    git(here, "tag", "v3.1")
+    text = 'intent: Look\nsteps:\n  - run: ["sh", "-c", "git describe --tags > version; git ls-files > listed"]\n'
+    done = here.fresh("apply", "--branch", "night", change(here, text + "verify:\n  - run: [make, test]\n"), "--yes")
+    assert done.status == 0, done.err
+    assert git(here, "show", "night:version") == "v3.1\n"
+    assert git(here, "show", "night:listed") == git(here, "ls-tree", "-r", "--name-only", "night~")
+    assert titles(here, "night") == ["base", "Ask git", "Look"]
+
+
 # ── run ──
 
 

@@ -145,6 +145,7 @@ def _check(command: Command, view: View, profile: Profile) -> None:
     for path in (
         view.path,
         view.base,
+        *(view.repository or ()),
         *profile.readable,
         *profile.overlaid,
         *profile.writable,
@@ -207,6 +208,7 @@ def _orders(
         base=view.base,
         layers=tuple(_layer_row(layer) for layer in view.layers),
         masked=shown.hidden_in_view(view, profile),
+        repository=shown.REPOSITORY if view.repository is not None else "",
         room=profile.limits.memory_bytes,
         head=_namespaces(profile),
         # The descriptors of task and report follow; the stage adds them.

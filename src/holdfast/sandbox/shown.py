@@ -31,6 +31,9 @@ INSIDE = f"{CORNER}/inside.py"
 FORWARD = f"{CORNER}/forward.py"
 # Shared memory once more. Here no view, profile or home stands in its place, so all scratch space is measured here.
 SCRATCH = f"{CORNER}/scratch"
+# The repository of a view whose `.git` is a file.
+REPOSITORY = f"{CORNER}/git"
+OBJECTS = f"{CORNER}/git-objects"
 _OUR_PYTHON = f"{CORNER}/python"
 _NEEDED = ("/proc", "/dev", CORNER)
 
@@ -77,7 +80,7 @@ def rows(view: View, profile: Profile, python: Interpreter) -> tuple[Row, ...]:
         wanted.setdefault(row[2], row)
     wanted.update({row[2]: row for row in _named(profile)})
     kept = {place: row for place, row in wanted.items() if not within(place, view.path)}
-    kept.update({row[2]: row for row in _corner(profile, python)})
+    kept.update({row[2]: row for row in (*_corner(profile, python), *_repository_rows(view))})
     kept[view.path] = _view_row(view)
     hidden = _hidden(view, profile)
     named = (*_named(profile), *_pythons(view.path), *hidden, kept[view.path])
@@ -171,6 +174,16 @@ def _corner(profile: Profile, python: Interpreter) -> list[Row]:
     if profile.forward_port:
         found.append(("ro", f"{here}/forward.py", FORWARD))
     return found
+
+
+def _repository_rows(view: View) -> list[Row]:
+    """What git writes goes into a layer in memory, where layers can be had; objects are only read."""
+    if view.repository is None:
+        return []
+    # Beside a copy, owners may be such that cannot be mapped; then ours are given to who runs the program.
+    kind = "ro" if view.shift and not view.layers else "own-ro"
+    own = "over" if view.layers else kind
+    return [(own, view.repository.own, REPOSITORY), (kind, view.repository.objects, OBJECTS)]
 
 
 def _view_row(view: View) -> Row:

@@ -46,6 +46,7 @@ _PR_SET_PDEATHSIG, _PR_GET_DUMPABLE, _KILL = 1, 3, 9
 _UIDS = 65536
 _FIRST_TO_GO = 800
 _LINKS = 40
+_GIT_FILE = "scratch/gitfile"
 _SMALL, _LARGE = 1 << 20, 200 << 20
 # The staging mount covers one of these; everything we need from there was cloned before (S3).
 _STAGES = ("/sys", "/mnt", "/srv", "/media", "/boot")
@@ -114,7 +115,7 @@ def become_bubblewrap(spec: Spec, orders: int, report: int, env: dict[str, str])
 
 def _prepared(spec: Spec) -> list[str]:
     """What to execute, when everything is mounted."""
-    bwrap, shift, lonely, rows, view, base, layers, masked, room, head, tail = spec
+    bwrap, shift, lonely, rows, view, base, layers, masked, repository, room, head, tail = spec
     _guard()
     namespace = _namespace_of_strangers(shift) if shift else _namespace_of_mine(os.geteuid(), os.getegid())
     _do("a private mount namespace", _unshare(_NEWNS))
@@ -142,7 +143,11 @@ def _prepared(spec: Spec) -> list[str]:
     merged = _overlays(stage, lower.place, names)
     shown = merged or next(mount.place for mount in mounts if mount.destination == view)
     places = [word for mount in mounts if mount.kind != "config" for word in _words(mount, stage, shown)]
-    return [bwrap, *head, *places, *_covers(stage, shown, view, masked), *tail]
+    if repository:
+        # Made by who runs the program: git believes no `.git` of anybody else's.
+        _make(f"{stage}/{_GIT_FILE}", f"gitdir: {repository}\n".encode())
+    covers = _covers(stage, shown, view, masked, has_repository=bool(repository))
+    return [bwrap, *head, *places, *covers, *tail]
 
 
 def _guard() -> None:
@@ -362,8 +367,8 @@ def _words(mount: Mount, stage: str, shown: str) -> tuple[str, ...]:
     return f"--{kind}", destination  # proc, dev
 
 
-def _covers(stage: str, shown: str, view: str, masked: tuple[str, ...]) -> list[str]:
-    """Empty, read-only things over what shall look empty.
+def _covers(stage: str, shown: str, view: str, masked: tuple[str, ...], *, has_repository: bool) -> list[str]:
+    """Empty, read-only things over what shall look empty, and over the file `.git` one that leads to our repository.
 
     A path that is not there gets no cover: to make a place for one would be a change in the layer.
     """
@@ -375,7 +380,8 @@ def _covers(stage: str, shown: str, view: str, masked: tuple[str, ...]) -> list[
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             continue  # not there, or where the program cannot go either
         if mode:
-            cover = "empty" if stat.S_ISDIR(mode) else "void"
+            file = _GIT_FILE if has_repository and target == ".git" else "void"
+            cover = "empty" if stat.S_ISDIR(mode) else file
             words += ["--ro-bind", f"{stage}/{cover}", f"{view}/{target}"]
     return words
 

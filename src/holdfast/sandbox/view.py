@@ -12,6 +12,13 @@ class Layer(NamedTuple):
     work: str
 
 
+class Repository(NamedTuple):
+    """A directory of ours as git's own for a view, which finds its objects in another one; both absolute."""
+
+    own: str
+    objects: str
+
+
 class View(NamedTuple):
     """All paths are absolute but `masked`, which are relative to `path`.
 
@@ -24,3 +31,5 @@ class View(NamedTuple):
     layers: tuple[Layer, ...] = ()
     masked: tuple[str, ...] = ()  # looks empty inside, and cannot be written
     shift: int = 0  # owners in the layers are this much higher than they appear inside (only where we are root)
+    # The file `.git`, which is masked, leads there and nowhere else.
+    repository: Repository | None = None

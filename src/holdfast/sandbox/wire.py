@@ -35,6 +35,7 @@ class Spec(NamedTuple):
     base: str  # what the layers stand on; unused without layers
     layers: tuple[LayerRow, ...]
     masked: tuple[str, ...]
+    repository: str  # where the file `.git` of the view leads, inside; empty: it is covered as anything that is masked
     room: int  # bytes of scratch space, 0 for no bound
     head: tuple[str, ...]  # bubblewrap's arguments before the mounts
     tail: tuple[str, ...]  # and after them

@@ -27,7 +27,7 @@ from holdfast.disk.holes import copy_pieces
 from holdfast.errors import Blocked, Conflict
 from holdfast.model.path import printable
 from holdfast.sandbox.process import Command, run
-from holdfast.workspace.gitplace import place_of, small
+from holdfast.workspace.gitplace import Place, place_of, small
 from holdfast.workspace.plumbing import HARMLESS, QUIET
 from holdfast.workspace.removal import remove
 from holdfast.workspace.staging import write_all
@@ -39,6 +39,7 @@ _GIT = ".git"
 _STATE = ("HEAD", "index")  # of one work tree
 _SHARED = ("packed-refs", "shallow", "info/exclude", "info/sparse-checkout")
 _TREES = ("refs", "reftable")
+_ALWAYS = ("objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags", "info")
 _STASH = re.compile(r"refs/stash$")
 _LOOSE = re.compile(r"[0-9a-f]{2}")
 _TRIES = 5
@@ -88,17 +89,23 @@ def borrow(work_tree: str, target: Root, path: str, scratch: int, commit: str = 
     place = place_of(work_tree)
     if place is None:
         return False
+    borrow_from(place, target, path, scratch, commit)
+    if commit:
+        _git(os.path.join(target.path, path), ("read-tree", commit), good=(0,))
+    return True
+
+
+def borrow_from(place: Place, target: Root, path: str, scratch: int, commit: str = "", objects: str = "") -> None:
+    """As `borrow`, from a place that was looked at. `objects`: where its objects are seen; then none is linked."""
     git = _opened_folder(target, path, scratch)
     try:
         with Root(place.common) as common, Root(place.own) as own:
             borrowing = _Borrowing(git, scratch)
-            borrowing.link_objects(common)
-            borrowing.write(_files_of(own, common, commit))
+            if not objects:
+                borrowing.link_objects(common)
+            borrowing.write(_files_of(own, common, commit, objects))
     finally:
         os.close(git)
-    if commit:
-        _git(os.path.join(target.path, path), ("read-tree", commit), good=(0,))
-    return True
 
 
 def _opened_folder(target: Root, path: str, scratch: int) -> int:
@@ -127,7 +134,7 @@ class _Borrowing:
         self._count = 0
 
     def link_objects(self, source: Root) -> None:
-        for folder in ("objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags", "info"):
+        for folder in _ALWAYS:
             self._folder(folder)
         # Loose ones first: git removes an object, or a pack, only when the pack that holds it now is in place.
         for name in sorted(name for name, _ in _listed(source, "objects") if _LOOSE.fullmatch(name)):
@@ -140,6 +147,8 @@ class _Borrowing:
 
     def write(self, files: Mapping[str, bytes]) -> None:
         """Make these files, and remove everything else but objects (B2)."""
+        for folder in _ALWAYS:
+            self._folder(folder)
         for path in self._others(files):
             above, _, name = path.rpartition("/")
             self._within(above, lambda fd, name=name: remove(self._scratch, fd, name))  # type: ignore[misc]
@@ -259,7 +268,7 @@ class _Borrowing:
         return f"git-{os.getpid()}-{self._count}-{os.urandom(4).hex()}"
 
 
-def _files_of(own: Root, common: Root, commit: str) -> dict[str, bytes]:
+def _files_of(own: Root, common: Root, commit: str, seen_objects: str) -> dict[str, bytes]:
     """Every small file that the borrowed repository shall have."""
     files: dict[str, bytes] = {}
     for name, root in (*((name, own) for name in _STATE), *((name, common) for name in _SHARED)):
@@ -276,6 +285,8 @@ def _files_of(own: Root, common: Root, commit: str) -> dict[str, bytes]:
         objects = os.path.join(common.path, "objects")
         lines = [os.path.normpath(os.path.join(objects, os.fsdecode(line))) for line in alternates.splitlines() if line]
         files["objects/info/alternates"] = os.fsencode("".join(f"{line}\n" for line in lines))
+    if seen_objects:  # and what they stand on themselves, git finds there
+        files["objects/info/alternates"] = os.fsencode(f"{seen_objects}\n")
     files["config"] = _config(files, has_tables=any(path.startswith("reftable/") for path in files))
     return files
 

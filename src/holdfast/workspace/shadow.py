@@ -5,6 +5,7 @@
       <n>/upper, <n>/work          an overlay's layer: what was written, and the kernel's workbench
       <n>/copy                     or a copy of everything, where there is no overlay
       <n>/home                     the HOME of an agent that works in it
+      <n>/repository               what programs over a branch see as its repository
 
 Nothing is mounted here: a shadow is directories and a `View`, and the sandbox mounts a view for each program it runs,
 in a namespace that ends with it.
@@ -33,11 +34,12 @@ from holdfast.errors import Blocked, Unsupported
 from holdfast.model.changeset import ChangeSet
 from holdfast.model.image import Seen
 from holdfast.model.path import printable
-from holdfast.sandbox.view import Layer, View
+from holdfast.sandbox.view import Layer, Repository, View
+from holdfast.workspace.branch_repository import GIT, has_branch_repository, lend_repository
 from holdfast.workspace.capture import Captured, Rules, capture
 from holdfast.workspace.copying import Copy
 from holdfast.workspace.filling import Bench, Filling
-from holdfast.workspace.hidden import Roots, masked_paths
+from holdfast.workspace.hidden import Roots, masked_paths, topmost
 from holdfast.workspace.home import Home
 from holdfast.workspace.observe import read_xattrs
 from holdfast.workspace.overlay import Upper, why_not
@@ -73,6 +75,10 @@ class Shadow:
         self._site, self._place, self._patterns = site, place, hidden
         self._masked = masked_paths(site.workspace, hidden)
         self._shift = our_shift()
+        self._repository = None
+        if has_branch_repository(site, hidden):
+            self._repository = place.new_repository(site, hidden, 0 if kind == "overlay" else self._shift)
+            self._masked = topmost((*self._masked, GIT))
         # What plans named themselves, and what of it is hidden and gone: capture has no say in that.
         self._planned: set[str] = set()
         self._gone: set[str] = set()
@@ -142,7 +148,7 @@ class Shadow:
     def _fresh_upper(self) -> _Ground:
         layer = self._place.new_layer(self._site, self._shift)
         root = self._place.opened(layer.upper)
-        view = View(self._site.seen_at, self._site.path, (layer,), self._masked, self._shift)
+        view = View(self._site.seen_at, self._site.path, (layer,), self._masked, self._shift, self._repository)
         filling = Filling(self._site, root, self._place.bench, self._shift, over=True)
         return _Ground(Upper(root), view, filling)
 
@@ -155,7 +161,7 @@ class Shadow:
             name = printable(str(error.filename or "the workspace"))
             raise Blocked(f"a copy of the workspace cannot be made: {name}: {error.strerror}") from error
         masked = tuple(sorted({*self._masked, *copy.unreadable}))
-        view = View(self._site.seen_at, root.path, (), masked, self._shift)
+        view = View(self._site.seen_at, root.path, (), masked, self._shift, self._repository)
         filling = Filling(self._site, root, self._place.bench, self._shift, over=False)
         return _Ground(copy, view, filling)
 
@@ -256,6 +262,10 @@ class _Place:
         finally:
             os.close(fd)
         return Layer(upper, work)
+
+    def new_repository(self, site: Site, hidden: Sequence[str], owner: int) -> Repository:
+        root = self.opened(self.new_folder("repository"))
+        return lend_repository(site, root, self.bench.slots, hidden, owner)
 
     def opened(self, path: str) -> Root:
         root = Root(path)
