@@ -107,6 +107,12 @@ class SandboxUnavailable(Blocked):
     default_hint = "See what this host enforces, and why not, with: holdfast doctor"
 
 
+class BranchLost(Blocked):
+    """What lands on a branch could not be committed there: the branch or its work tree is gone, or is another one."""
+
+    code = "branch_lost"
+
+
 class DiskFull(HoldfastError):
     code = "disk_full"
     exit_status = 5

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.cli.moments import clock_time, for_people, for_programs
 from holdfast.cli.screen import shown
 from holdfast.cli.words import count, duration
+from holdfast.engine.branch_lost import stopped_for_branch
 from holdfast.engine.outage import stopped_for_outage
 from holdfast.engine.patience import stopped_for_database
 from holdfast.engine.room import stopped_for_room
 from holdfast.engine.run_standing import resume_with
-from holdfast.errors import AgentFailed, ApprovalNeeded, DatabaseAway, DiskFull, Interrupted, LimitReached
+from holdfast.errors import AgentFailed, ApprovalNeeded, BranchLost, DatabaseAway, DiskFull, Interrupted, LimitReached
 from holdfast.model.agent import Usage
 
 if TYPE_CHECKING:
@@ -309,6 +310,9 @@ def ending_of(standing: Standing, *, interrupted: bool) -> Ending:
         case "STOPPED" if stopped_for_database(run):
             words = f"Stopped: {one_line(run.because)}; {landed}. Work that is under way elsewhere is kept."
             return Ending(DatabaseAway.exit_status, words, resume_with(run))
+        case "STOPPED" if stopped_for_branch(run):
+            words = f"Stopped: {one_line(run.because)} {landed}."
+            return Ending(BranchLost.exit_status, words, resume_with(run))
         case "STOPPED" if stopped_for_outage(run):
             words = f"Stopped: {one_line(run.because)}; {landed}. No attempt was used up by it."
             return Ending(AgentFailed.exit_status, words, resume_with(run))

@@ -125,6 +125,11 @@ def _face(context: click.Context) -> Face:
     options = options_of(context)
     screen = context.find_object(Screen)
     assert screen is not None  # put there by cli.main
+    if context.meta.get("branch") == "":
+        raise InvalidInput(
+            "--branch needs the name of a branch",
+            hint="Nothing was changed. For example: --branch night. The workspace itself is: --branch .",
+        )
     screen.branch = "" if options.branch == "." else options.branch
     if screen.branch and context.info_name in _OF_NO_BRANCH:
         raise InvalidInput(

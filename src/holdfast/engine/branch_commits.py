@@ -6,16 +6,20 @@ Invariants
   BC1  One execution, one commit (CK2 of `checkpoint`): killed between landing and commit, the next verb makes it.
   BC2  What a run is still to commit is left to that run: it knows the task, and its box.
   BC3  That a commit cannot be made is found before anything lands.
+  BC4  A run never ends as if all were well while something that it landed is not committed: it stops, says why, and
+       `resume` goes on there. Where the branch is gone that is no attempt of any task.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from holdfast.engine.branch_lost import STOPPED_BECAUSE, lost_branch
 from holdfast.engine.landmarks import changes_of
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.roadmap_file import tick_of
-from holdfast.engine.run_following import ids_of
+from holdfast.engine.run_following import ids_of, late_commits
+from holdfast.engine.taskbook import TaskBook
 from holdfast.errors import Blocked
 from holdfast.model.changeset import Change
 from holdfast.settlement.runs import task_records
@@ -35,6 +39,16 @@ def require_committable(pipeline: Pipeline, changes: Iterable[Change], services:
             hint="Nothing was changed. Land it without --branch, or leave its service steps out.",
         )
     check_possible(_repository(pipeline), changes)
+
+
+def settled(pipeline: Pipeline, book: TaskBook) -> str:
+    """At the end of a run: make the commits that could not be made before. Why some still cannot, with the way on;
+    empty where all is committed (BC4)."""
+    lost = lost_branch(pipeline.site)
+    if lost or book.run.options.checkpoint == "none":
+        return lost
+    failed = late_commits(pipeline, book).failed
+    return f"{STOPPED_BECAUSE}: {'; '.join(failed)}." if failed else ""
 
 
 def commit_rest(pipeline: Pipeline) -> tuple[Commit, ...]:

@@ -82,6 +82,7 @@ class Driver:
         queue: str,
         *,
         overlapping: bool,
+        unsettled: Callable[[], str] = lambda: "",
         told_here: Mapping[str, Json] | None = None,
         clock: Callable[[], float] = time.monotonic,
         now_ns: Callable[[], int] = time.time_ns,
@@ -89,7 +90,7 @@ class Driver:
     ) -> None:
         self._book, self._engine, self._orders, self._world = book, engine, orders, world
         self._watcher, self._queue, self._clock, self._now_ns = watcher, queue, clock, now_ns
-        self._pause = pause
+        self._pause, self._unsettled = pause, unsettled
         self._overlapping = overlapping
         self._began, self._beat, self._before_ms = clock(), float("-inf"), book.run.worked_ms + book.uncounted_ms
         self._rules = world.rules(book)
@@ -195,6 +196,8 @@ class Driver:
 
     def _close(self, state: RunState, because: str) -> RunRecord:
         book = self._book
+        if state == "FINISHED" and (left := self._unsettled()):
+            state, because = "STOPPED", left  # BC4 of `branch_commits`
         book.move_run(state, because, self._worked_ms)
         self._world.moved(book, last=True)
         all_of_it = tally_of(self._rules.roadmap, book)

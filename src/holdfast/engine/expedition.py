@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import NamedTuple
 
 from holdfast.agents.protocol import Agent, Person, Watcher
+from holdfast.engine.branch_commits import settled
 from holdfast.engine.distance import Distance
 from holdfast.engine.driver import LAND, WORK, Driver
 from holdfast.engine.durable import Database, Inside, Left, Queue, Registry
@@ -92,6 +93,7 @@ def _go(pipeline: Pipeline, run: RunRecord, outfit: Outfit, patience: Patience |
     here, elsewhere = ((line,), ()) if run.options.here else ((), (line,))
     told_here: dict[str, Json] = {}
     functions = noted(outfit.functions or registry(outfit, run, lambda: world.left, patience), told_here)
+    is_branch = pipeline.site.is_branch
     with home(outfit.database, outfit.workspace, functions, here, elsewhere=elsewhere) as engine:
         items = engine if patience is None else PatientItems(engine, patience)
         with suppress(DatabaseAway):  # the driver finds that out too, and ends as it should
@@ -108,6 +110,7 @@ def _go(pipeline: Pipeline, run: RunRecord, outfit: Outfit, patience: Patience |
             book, items, orders, world, outfit.watcher, working,
             # Who works alone on a branch works over a mirror too, and yet after what landed before.
             overlapping=outfit.mirrored and (run.options.parallel > 1 or bool(outfit.database.url)),
+            unsettled=(lambda: settled(pipeline, book)) if is_branch else str,
             told_here=told_here if distance is not None else None,
         )  # fmt: skip
         if patience is not None:

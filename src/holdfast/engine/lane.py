@@ -36,6 +36,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
+from holdfast.engine.branch_lost import require_branch
 from holdfast.engine.checking import Landable, Verified
 from holdfast.engine.difference import past_difference
 from holdfast.engine.landmarks import files_of, remarks_on
@@ -110,6 +111,7 @@ class Lane:
     def land(self, order: LandOrder) -> LandAnswer:
         with self._opened() as pipeline:
             pipeline.recover(patience=60.0)  # L1: what a crash left is known before anything is asked
+            require_branch(pipeline.site)
             plan = plan_of(order.order)
             try:
                 answer = _stood(pipeline, order, plan) or self._landed(pipeline, order, plan)

@@ -37,7 +37,16 @@ from holdfast.engine.orders import (
 )
 from holdfast.engine.room import STOPPED_BECAUSE
 from holdfast.engine.taskbook import TaskBook
-from holdfast.errors import DatabaseAway, DiskFull, HoldfastError, Interrupted, InvalidInput, Locked, Tampering
+from holdfast.errors import (
+    BranchLost,
+    DatabaseAway,
+    DiskFull,
+    HoldfastError,
+    Interrupted,
+    InvalidInput,
+    Locked,
+    Tampering,
+)
 from holdfast.gates.secrets import masked
 from holdfast.model.agent import Escalated
 from holdfast.model.canonical import Json
@@ -78,7 +87,7 @@ class Outcomes:
     ) -> None:
         self._book, self._world, self._rules, self._land = book, world, rules, land
         self._told_here = told_here
-        # Why nothing more is begun: there is no room on the disk of this machine.
+        # Why nothing more is begun: there is no room on the disk of this machine, or no branch to land on.
         self.no_room = ""
         # Why nothing more is begun: the budget of the run had too little for somebody who worked.
         self.short = ""
@@ -97,6 +106,9 @@ class Outcomes:
             return
         if item.failure is not None and item.failure.code == DiskFull.code:
             self._without_room(record, item.failure)
+            return
+        if record.landing and item.failure is not None and item.failure.code == BranchLost.code:
+            self._without_branch(record, item.failure)
             return
         if record.landing:
             self._disbelieved.pop(record.task, None)
@@ -139,6 +151,11 @@ class Outcomes:
         else:
             self._book.move(record._replace(state="PENDING", attempt=record.attempt - 1, because=because))
         self.no_room = because
+
+    def _without_branch(self, record: TaskRecord, failure: Failure) -> None:
+        """The same: it lands once the branch is there again."""
+        self._book.move(record._replace(turn=record.turn + 1, because=failure.message))
+        self.no_room = failure.message
 
     def _is_ours(self, item: Item) -> bool:
         """Others can write to a shared database: how a landing ended is believed only as this process told it (D4)."""

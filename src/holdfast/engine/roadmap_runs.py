@@ -30,6 +30,7 @@ from holdfast.agents.protocol import Agent, Person
 from holdfast.agents.readiness import readiness, require_person
 from holdfast.agents.registry import agent_named
 from holdfast.engine.answers import one_may_approve
+from holdfast.engine.branch_lost import watched_branch
 from holdfast.engine.durable import Database
 from holdfast.engine.durable_running import home_lock
 from holdfast.engine.expedition import Outfit, go
@@ -266,6 +267,7 @@ class RoadmapRuns:
 
     def _go(self, run: RunRecord, crew: Crew, database: str, checks: tuple[str, ...]) -> RunRecord:
         log = RunLog(self._pipeline.site.state, self._warn)
+        lost = watched_branch(self._pipeline.site)
         watcher = _serial((log, self.listeners, crew.watcher))
         outfit = Outfit(
             workspace=self._workspace,
@@ -278,7 +280,7 @@ class RoadmapRuns:
             others=lambda task: self._others(run.options, task),
             watcher=watcher,
             export=lambda book, roadmap: log.settled(book.run, roadmap, book.records),
-            stop=lambda: crew.stop() or self._wish.asked(run.id),
+            stop=lambda: crew.stop() or self._wish.asked(run.id) or lost(),
             warn=self._warn,
             person=crew.person,
             # The mirror of a branch's work tree has a repository of its own, which an agent can ask.
@@ -435,7 +437,8 @@ class RoadmapRuns:
                 back = returned(self._pipeline, run)
                 ticked = self._tick_as_it_stands(run.id)
                 gone = taken_away(self._pipeline, run)
-                commits, remarks = late_commits(self._pipeline, self.find(run.id))
+                book = TaskBook(self._pipeline, self.find(run.id), lambda event: None)
+                commits, remarks, _ = late_commits(self._pipeline, book)
         except Locked as error:
             ticked, remarks = self._tick_as_it_stands(run.id), (f"commits are looked after later: {error.message}",)
         return Synced(ticked, back, commits, remarks, gone)

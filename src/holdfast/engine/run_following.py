@@ -253,11 +253,23 @@ def unfollowed(pipeline: Pipeline) -> tuple[str, ...]:
     return tuple(dict.fromkeys(undo.id for undo in found if undo is not None))
 
 
-def late_commits(pipeline: Pipeline, run: RunRecord) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+class Late(NamedTuple):
+    """Commits by task, what a person must know of them, and why some could not be made."""
+
+    commits: tuple[tuple[str, str], ...] = ()
+    remarks: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+class _NothingToCommit(Blocked):
+    """It is no fault: nothing of it is missing in the history."""
+
+
+def late_commits(pipeline: Pipeline, book: TaskBook) -> Late:
     """Make the commits that could not be made when it landed, or was taken back; by task, and why not (F3)."""
-    if run.options.checkpoint == "none":
-        return (), ()
-    book, made, remarks = TaskBook(pipeline, run, lambda event: None), list[tuple[str, str]](), list[str]()
+    if book.run.options.checkpoint == "none":
+        return Late()
+    made, remarks, failed = list[tuple[str, str]](), list[str](), list[str]()
     rows = {id: pipeline.records.row(id) for id in {record.execution for record in book.records.values()} if id}
     for execution, row in sorted(rows.items(), key=lambda item: item[1].at_ns):
         mine = [record for record in book.records.values() if record.execution == execution]
@@ -265,6 +277,7 @@ def late_commits(pipeline: Pipeline, run: RunRecord) -> tuple[tuple[tuple[str, s
             found = _late(pipeline, book, row, mine)
         except (HoldfastError, OSError) as error:
             remarks.append(f"{mine[0].task} is not committed: {error}")
+            failed += [] if isinstance(error, _NothingToCommit) else remarks[-1:]
             continue
         new = " ".join(commit.id for commit in found)
         told = list(remarks_on(found))
@@ -272,7 +285,7 @@ def late_commits(pipeline: Pipeline, run: RunRecord) -> tuple[tuple[tuple[str, s
             book.move_all((record._replace(commit=new, because="; ".join(told)), None) for record in mine)
         made += [(record.task, new) for record in mine[:1] if any(not commit.found for commit in found)]
         remarks += [f"{mine[0].task}: {text}" for text in told]
-    return tuple(made), tuple(remarks)
+    return Late(tuple(made), tuple(remarks), tuple(failed))
 
 
 def _late(pipeline: Pipeline, book: TaskBook, row: Row, mine: Sequence[TaskRecord]) -> tuple[Commit, ...]:
@@ -285,7 +298,7 @@ def _late(pipeline: Pipeline, book: TaskBook, row: Row, mine: Sequence[TaskRecor
         done = [record.task for record in (leader, *mine) if record.state == "COMPLETED"]
         made = commits_of_landing(pipeline, order, row.id, done)
         if not made and Repository.at(pipeline.site.path, pipeline.site.calls) is not None:
-            raise Blocked("all that it changed is committed already, was changed again, or is ignored by git")
+            raise _NothingToCommit("all that it changed is committed already, was changed again, or is ignored by git")
         return made
     undo = undone_by(pipeline, row)
     if undo is None or not any(record.commit and record.state != "COMPLETED" for record in mine):

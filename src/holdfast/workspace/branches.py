@@ -14,30 +14,37 @@ Invariants
   BR3  No hook, filter or other program that the repository names is started; a filtered file stands as it is committed.
   BR4  A name is one that git takes for a branch, and no option, expression or path of ours.
   BR5  What is committed under `.holdfast` would become our own state: such a commit is refused.
+  BR6  A branch that was deleted, and a work tree whose `.git` is gone or leads elsewhere, is BranchLost, with a way
+       back: nothing lands there, nothing is made in its place, and nothing is taken away.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import NamedTuple
 
 from holdfast.disk.calls import CALLS, Calls
+from holdfast.disk.confined import Root
 from holdfast.disk.lock import Lock
-from holdfast.errors import Blocked, InvalidInput
+from holdfast.errors import Blocked, BranchLost, HoldfastError, InvalidInput
 from holdfast.model.path import STATE_DIRECTORY, printable
 from holdfast.workspace.gitbench import Bench
+from holdfast.workspace.gitplace import small
 from holdfast.workspace.plumbing import refusal
 from holdfast.workspace.removal import remove_whole
 from holdfast.workspace.repository import Repository
-from holdfast.workspace.site import BRANCHES
+from holdfast.workspace.site import BRANCHES, home_of
 
 _HEADS = "refs/heads/"
 _LONGEST = 200
 _SAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _WAIT_S = 60.0
+_MOST_LOG = 1 << 28
+_LOGGED = re.compile(rb"[0-9a-f]+ ([0-9a-f]{40}(?:[0-9a-f]{24})?) ")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -88,8 +95,6 @@ def repository_of(workspace: str, calls: Calls = CALLS) -> Repository:
 def find_branch(home: Repository, state: str, name: str) -> Branch | None:
     """The branch, if its work tree is kept and whole; nothing is changed."""
     branch = _branch(home, state, checked_name(name))
-    if not os.path.lexists(os.path.join(branch.tree, ".git")):
-        return None
     own = _own(home, branch)
     if own is None or not os.path.lexists(os.path.join(own.git_dir, "index")):
         return None
@@ -130,8 +135,11 @@ def kept_branches(state: str) -> Iterator[str]:
         return
     for name in names:
         tree = os.path.join(folder, name)
-        own = Repository.at(tree) if os.path.lexists(os.path.join(tree, ".git")) else None
-        ref = own.head().ref if own is not None else ""
+        try:
+            own = Repository.at(tree) if os.path.lexists(os.path.join(tree, ".git")) else None
+            ref = own.head().ref if own is not None else ""
+        except HoldfastError:
+            continue  # it is told by whoever asks for that branch (BR6)
         if folder_of(ref.removeprefix(_HEADS)) == name:
             yield ref.removeprefix(_HEADS)
 
@@ -142,19 +150,80 @@ def _branch(home: Repository, state: str, name: str) -> Branch:
 
 
 def _own(home: Repository, branch: Branch) -> Repository | None:
-    """The work tree as a repository, if git knows it and this branch is checked out there."""
+    """The work tree as a repository, if git knows it and this branch is checked out there; BR6."""
     if not os.path.lexists(os.path.join(branch.tree, ".git")):
+        if os.path.lexists(os.path.join(branch.workspace, STATE_DIRECTORY)):
+            raise _astray(home, branch.tree, "has lost its .git")
         return None
-    own = Repository.at(branch.tree, home.calls, wait=home.wait)
+    try:
+        own = Repository.at(branch.tree, home.calls, wait=home.wait)
+    except Blocked as error:
+        raise _astray(home, branch.tree, f"cannot be used: {error.message}") from error
     if own is None or own.place != own.top:
         return None
+    if own.common != home.common:
+        raise _astray(home, branch.tree, "belongs to another repository")
     head = own.head()
     if head.ref != branch.ref:
-        raise Blocked(
+        raise BranchLost(
             f"in the work tree of {printable(branch.name)} something else is checked out: {printable(head.ref)}",
-            hint=f"Nothing was changed. It is Holdfast's own; put it back with: git -C {branch.tree} checkout",
+            hint="Nothing was changed. It is Holdfast's own; put it back with: "
+            f"git -C {shlex.quote(branch.tree)} checkout {shlex.quote(branch.name)}",
+        )
+    if not head.commit:
+        last = _last_commit(own)
+        raise BranchLost(
+            f"the branch {printable(branch.name)} was deleted",
+            hint="Its work tree and its history are kept.\n"
+            f"Put it back: git -C {shlex.quote(home.top)} branch {shlex.quote(branch.name)} {last or 'COMMIT'}",
         )
     return own
+
+
+def _astray(home: Repository, tree: str, how: str) -> BranchLost:
+    own, file = os.path.join(home.common, "worktrees", os.path.basename(tree)), os.path.join(tree, ".git")
+    mend = f"Mend it: echo 'gitdir: {own}' > {shlex.quote(file)}\n" if os.path.isfile(os.path.join(own, "HEAD")) else ""
+    away = f"Move {printable(file)} away first.\n" if mend and os.path.isdir(file) else ""
+    return BranchLost(
+        f"the work tree {printable(tree)} {how}",
+        hint="What landed there and its history are kept in it.\n"
+        f"{away}{mend}Or move that directory away, to begin the branch again without its history.",
+    )
+
+
+def _last_commit(own: Repository) -> str:
+    """Where the branch was last, as the log of its work tree has it; empty where that has nothing that is there."""
+    with Root(own.git_dir, own.calls) as root:
+        lines = (small(root, "logs/HEAD", _MOST_LOG) or b"").splitlines()
+    found = _LOGGED.match(lines[-1]) if lines else None
+    if found is None:
+        return ""
+    commit = found.group(1).decode("ascii")
+    return commit if own.value(commit) == commit else ""
+
+
+def require_standing(workspace: str, calls: Calls = CALLS) -> None:
+    """BranchLost where what lands in the work tree of a branch could not be committed (BR6)."""
+    at = home_of(workspace)
+    state = os.path.join(at, STATE_DIRECTORY)
+    folder = os.path.relpath(workspace, os.path.join(state, BRANCHES)).split("/", 1)[0]
+    tree = os.path.join(state, BRANCHES, folder)
+    home = Repository.at(at, calls)
+    if home is None:
+        raise BranchLost(f"{printable(at)} is in no git repository any more", hint="Nothing was changed.")
+    if not os.path.lexists(os.path.join(tree, ".git")):
+        raise _astray(home, tree, "has lost its .git")
+    try:
+        own = Repository.at(tree, calls)
+    except Blocked as error:
+        raise _astray(home, tree, f"cannot be used: {error.message}") from error
+    name = own.head().ref.removeprefix(_HEADS) if own is not None else ""
+    if folder_of(name) != folder:
+        raise BranchLost(
+            f"in the work tree {printable(tree)} something else is checked out: {printable(name)}",
+            hint=f"Nothing was changed. See: git -C {shlex.quote(tree)} status",
+        )
+    _own(home, _branch(home, state, name))
 
 
 def _require_free(home: Repository, branch: Branch) -> None:
@@ -205,9 +274,8 @@ def _add(home: Repository, branch: Branch, tip: str) -> None:
 def _clear(home: Repository, branch: Branch) -> None:
     """Half a work tree, of which git knows, or not; never one with a history."""
     if os.path.lexists(os.path.join(branch.workspace, STATE_DIRECTORY)):
-        raise Blocked(
-            f"{printable(branch.tree)} is no work tree of git any more, and holds the history of {branch.name}",
-            hint="Nothing was changed. Put its .git back, or move that directory away to begin anew.",
+        raise _astray(
+            home, branch.tree, f"holds the history of {printable(branch.name)}, and is none of git's any more"
         )
     if os.path.lexists(branch.tree):
         folder = os.open(os.path.dirname(branch.tree), _DIRECTORY)

@@ -16,11 +16,12 @@ import re
 from typing import NamedTuple
 
 from holdfast.disk.calls import CALLS, Calls
-from holdfast.errors import Blocked, Locked
+from holdfast.errors import Blocked, BranchLost, Locked
 from holdfast.model.path import printable
 from holdfast.workspace.gitplace import Place, elsewhere, place_of, require_plain, require_writable
 from holdfast.workspace.gitsettings import GitSettings, read_settings
 from holdfast.workspace.plumbing import Git, around
+from holdfast.workspace.site import home_of
 
 WAIT = 5.0
 _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -109,6 +110,8 @@ class Repository(NamedTuple):
                 )
         require_plain(self.where, self.calls)
         head = self.head()
+        if not head.commit and home_of(self.top) != self.top:  # a commit here would begin another history
+            raise BranchLost(f"the branch {printable(head.ref)} was deleted", hint="See: holdfast status")
         self.check_writable(head.ref)
         _check_unlocked(self, head.ref)
         return head
