@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import holdfast
+from holdfast.engine.roadmap_runs import Crew
+from holdfast.model.run import RunEvent, RunOptions, RunRecord
 from roadmapped import git
 
 CHANGE = 'intent: Add b\nsteps:\n  - write: b.py\n    content: "y = 2\\n"\n'
@@ -45,3 +49,16 @@ def change(program: Any, text: str = CHANGE) -> str:
     path = Path(program.directory).parent / "change.yaml"
     path.write_text(text)
     return str(path)
+
+
+def driven(program: Any, moment: type[RunEvent], act: Callable[[], object], state: str = "") -> RunRecord:
+    """A run on `night` in this process; at the first such event, of a task that comes to this state, something is done
+    before anything else."""
+    waiting = [act]
+
+    def watch(event: RunEvent) -> None:
+        if waiting and isinstance(event, moment) and (not state or getattr(event, "state", "") == state):
+            waiting.pop()()
+
+    with holdfast.open(str(program.directory)) as home, home.branch("night", begin=True) as hf:
+        return hf.runs.start("ROADMAP.md", RunOptions(agent="mine"), Crew(watcher=watch), yes=True)

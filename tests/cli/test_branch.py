@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from branched import change, kept, person, titles
+from branched import change, driven, kept, person, titles
 from delegated import configured
+from holdfast.model.run import TaskMoved
 from roadmapped import git, mapped, script
 
 # ── apply ──
@@ -281,3 +282,42 @@ def test_a_project_cannot_choose_the_branch(guarded: Any) -> None:
     (here.directory / "holdfast.toml").write_text('[run]\nbranch = "main"\n')
     refused = here("run", "--agent", "mine", "--yes")
     assert (refused.status, "is not for a project to say" in refused.err) == (2, True)
+
+
+def test_boxes_without_a_landing_are_committed(guarded: Any) -> None:
+    """What a person ticks in the work tree of the branch is a commit of its own, by `sync` and at the end of a run;
+    other words that they wrote into the roadmap stay theirs."""
+    here = mapped(guarded, "Create a.py", "Create b.py", "Create c.py")
+    assert here.fresh("run", "--branch", "night", "--agent", "mine", "--yes", "--only", "1.1").status == 0
+    roadmap = kept(here) / "ROADMAP.md"
+    roadmap.write_text(roadmap.read_text().replace("- [ ] 1.2", "- [x] 1.2"))
+    synced = here("sync", "--branch", "night")
+    assert (synced.status, "Committed ROADMAP.md as " in synced.out) == (0, True)
+    assert git(here, "-C", str(kept(here)), "status", "--short") == ""
+    assert titles(here, "night")[:2] == ["base", "1.1 Create a.py"]
+    assert len(titles(here, "night")) == 3
+    roadmap.write_text(roadmap.read_text().replace("- [x] 1.2", "- [ ] 1.2"))
+    assert here.fresh("run", "--branch", "night", "--agent", "mine", "--yes", "--only", "1.3").status == 0
+    assert git(here, "-C", str(kept(here)), "status", "--short") == ""
+    assert here("sync", "--branch", "night").status == 0
+    roadmap.write_text(roadmap.read_text().replace("- [ ] 1.2", "- [x] 1.2") + "\nMine.\n")
+    before = titles(here, "night")
+    assert here("sync", "--branch", "night").status == 0
+    assert titles(here, "night") == before
+
+
+def test_a_task_that_was_done_already_leaves_the_branch_clean(guarded: Any) -> None:
+    """Somebody commits the same file there while the agent works: nothing lands, and its box is a commit."""
+    here = mapped(guarded, "Create a.py\n  Verify: `make test`")
+
+    def by_hand() -> None:
+        (kept(here) / "a.py").write_text("x = 1\n")
+        git(here, "-C", str(kept(here)), "add", "a.py")
+        git(here, "-C", str(kept(here)), "commit", "-qm", "By hand")
+
+    run = driven(here, TaskMoved, by_hand, "VALIDATING")
+    assert run.state == "FINISHED", here("tasks", "--branch", "night").out
+    (task,) = here("tasks", "--branch", "night", "--json").document["tasks"]
+    assert titles(here, "night") == ["base", "By hand", f"Tick ROADMAP.md: {task['id']}"]
+    assert git(here, "show", "night:ROADMAP.md").count("- [x]") == 1
+    assert git(here, "-C", str(kept(here)), "status", "--short") == ""

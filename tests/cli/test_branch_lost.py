@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from branched import change, kept, titles
-from holdfast.engine.roadmap_runs import Crew
+from branched import change, driven, kept, titles
 from holdfast.errors import HoldfastError
-from holdfast.model.run import RunEvent, RunOptions, RunRecord, TaskCompleted
+from holdfast.model.run import TaskCompleted
 from roadmapped import git, mapped
 
 
@@ -62,31 +60,11 @@ def _execution(program: Any) -> str:
     return told.strip().removeprefix("e-")
 
 
-def _run(program: Any, on: Any, resumed: str = "") -> RunRecord:
-    """In this process, so that something can be done at a moment of the run."""
-
-    def watch(event: RunEvent) -> None:
-        if isinstance(event, on[0]):
-            on[1]()
-
-    with holdfast.open(str(program.directory)) as home, home.branch("night", begin=True) as hf:
-        if resumed:
-            return hf.runs.resume(resumed, Crew(watcher=watch))
-        return hf.runs.start("ROADMAP.md", RunOptions(agent="mine"), Crew(watcher=watch), yes=True)
-
-
 def test_a_branch_that_is_deleted_in_mid_run_stops_it(guarded: Any) -> None:
     """What landed stays, nothing more lands and no attempt is used up; the end names the command that brings the branch
     back, exit 5; `resume` then does what is left, and every landing is one commit."""
     here = mapped(guarded, "Create a.py", "Create b.py", "Create c.py")
-    deleted: list[bool] = []
-
-    def delete() -> None:
-        if not deleted:
-            deleted.append(True)
-            _delete(here)
-
-    run = _run(here, (TaskCompleted, delete))
+    run = driven(here, TaskCompleted, lambda: _delete(here))
     assert (run.state, "the branch night was deleted" in run.because) == ("STOPPED", True)
     told = here.fresh("resume", "--branch", "night")
     assert told.status == 5
@@ -119,7 +97,7 @@ def test_what_a_run_could_not_commit_is_no_success(guarded: Any) -> None:
 
 @pytest.mark.parametrize("how", ["removed", "a directory", "another repository", "forgotten"])
 def test_a_work_tree_without_its_git_is_refused(guarded: Any, tmp_path: Path, how: str) -> None:
-    """Its `.git` is gone, is a directory, leads elsewhere, or git forgot it: exit 5, a hint, and nothing is taken away."""
+    """Its `.git` is gone, is a directory, leads elsewhere, or git forgot it: exit 5, and nothing is taken away."""
     here = mapped(guarded, "Create a.py")
     assert here("apply", "--branch", "night", change(here), "--yes").status == 0
     tree, other = kept(here), tmp_path / "other"
@@ -162,15 +140,8 @@ def test_a_work_tree_that_is_removed_in_mid_run_is_no_success(guarded: Any) -> N
     """With `git worktree remove --force` its history goes too: the run ends with an error; the branch has what landed,
     and can be begun again."""
     here = mapped(guarded, "Create a.py", "Create b.py")
-    removed: list[bool] = []
-
-    def remove() -> None:
-        if not removed:
-            removed.append(True)
-            git(here, "worktree", "remove", "--force", str(kept(here)))
-
     with pytest.raises((HoldfastError, OSError)):
-        _run(here, (TaskCompleted, remove))
+        driven(here, TaskCompleted, lambda: git(here, "worktree", "remove", "--force", str(kept(here))))
     assert titles(here, "night") == ["base", "1.1 Create a.py"]
     assert here.fresh("run", "--branch", "night", "--agent", "mine", "--yes").status == 0
     assert titles(here, "night") == ["base", "1.1 Create a.py", "1.2 Create b.py"]

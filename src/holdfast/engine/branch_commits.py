@@ -8,24 +8,29 @@ Invariants
   BC3  That a commit cannot be made is found before anything lands.
   BC4  A run never ends as if all were well while something that it landed is not committed: it stops, says why, and
        `resume` goes on there. Where the branch is gone that is no attempt of any task.
+  BC5  Boxes that are set where nothing landed (a task that was done already, `sync`, a person's own hand) are a commit
+       of their own, at the end of a run and by `sync`. Whatever else a person wrote into the roadmap stays theirs (N2).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable
 
 from holdfast.engine.branch_lost import STOPPED_BECAUSE, lost_branch
-from holdfast.engine.landmarks import changes_of
+from holdfast.engine.landmarks import changes_of, roadmap_change
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.roadmap_file import tick_of
 from holdfast.engine.run_following import ids_of, late_commits
 from holdfast.engine.taskbook import TaskBook
-from holdfast.errors import Blocked
+from holdfast.errors import Blocked, HoldfastError
 from holdfast.model.changeset import Change
+from holdfast.model.run import RunRecord
 from holdfast.settlement.runs import task_records
 from holdfast.store.database import Row
 from holdfast.store.runs import Runs
-from holdfast.workspace.checkpoint import Commit, Landing, check_possible, checkpoint
+from holdfast.workspace.checkpoint import Commit, Landing, check_possible, checkpoint, note_of, prepare
+from holdfast.workspace.gitbench import Bench, Move
 from holdfast.workspace.githistory import checkpoints_since
 from holdfast.workspace.repository import Repository
 from holdfast.workspace.trailers import Trailers
@@ -47,8 +52,34 @@ def settled(pipeline: Pipeline, book: TaskBook) -> str:
     lost = lost_branch(pipeline.site)
     if lost or book.run.options.checkpoint == "none":
         return lost
-    failed = late_commits(pipeline, book).failed
+    failed = list(late_commits(pipeline, book).failed)
+    try:
+        commit_boxes(pipeline, book.run)
+    except (HoldfastError, OSError) as error:
+        failed.append(f"the boxes are not committed: {error}")
     return f"{STOPPED_BECAUSE}: {'; '.join(failed)}." if failed else ""
+
+
+def commit_boxes(pipeline: Pipeline, run: RunRecord) -> Commit | None:
+    """BC5. None where nothing but boxes would have to be committed, and where there are none. Killed before the branch
+    moves, the next call makes it; after that, there is nothing to commit."""
+    if not pipeline.site.is_branch or run.options.checkpoint == "none":
+        return None
+    change = roadmap_change(pipeline.site, run.roadmap)
+    if change is None:
+        return None
+    title = tick_of(run.roadmap)
+    rows = [
+        row for row in pipeline.records.executions(limit=1, search=title) if row.intent.startswith(title) and row.live
+    ]
+    words, at = (rows[0].intent, rows[0].at_ns // 10**9) if rows else (title.rstrip(": "), int(time.time()))
+    repository = _repository(pipeline)
+    with Bench(repository) as bench:
+        commit = prepare(bench, Landing((change,), words, Trailers("", "", run=run.id), at))
+        if commit is not None:
+            bench.move(Move(commit.ref, commit.parent, commit.id), note_of(commit))
+            bench.finish()
+        return commit
 
 
 def commit_rest(pipeline: Pipeline) -> tuple[Commit, ...]:

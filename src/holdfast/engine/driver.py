@@ -196,7 +196,8 @@ class Driver:
 
     def _close(self, state: RunState, because: str) -> RunRecord:
         book = self._book
-        if state == "FINISHED" and (left := self._unsettled()):
+        left = self._unsettled()
+        if left and state == "FINISHED":
             state, because = "STOPPED", left  # BC4 of `branch_commits`
         book.move_run(state, because, self._worked_ms)
         self._world.moved(book, last=True)

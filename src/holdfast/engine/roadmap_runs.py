@@ -30,6 +30,7 @@ from holdfast.agents.protocol import Agent, Person
 from holdfast.agents.readiness import readiness, require_person
 from holdfast.agents.registry import agent_named
 from holdfast.engine.answers import one_may_approve
+from holdfast.engine.branch_commits import commit_boxes
 from holdfast.engine.branch_lost import watched_branch
 from holdfast.engine.durable import Database
 from holdfast.engine.durable_running import home_lock
@@ -439,6 +440,8 @@ class RoadmapRuns:
                 gone = taken_away(self._pipeline, run)
                 book = TaskBook(self._pipeline, self.find(run.id), lambda event: None)
                 commits, remarks, _ = late_commits(self._pipeline, book)
+                boxes = commit_boxes(self._pipeline, run)
+                commits += ((run.roadmap, boxes.id),) if boxes is not None else ()
         except Locked as error:
             ticked, remarks = self._tick_as_it_stands(run.id), (f"commits are looked after later: {error.message}",)
         return Synced(ticked, back, commits, remarks, gone)
