@@ -126,6 +126,13 @@ def _awaited(pipeline: Pipeline, now_ns: int, asked: frozenset[str]) -> frozense
     return frozenset(wanted | plans)
 
 
+def waiting_simulations(pipeline: Pipeline) -> list[str]:
+    """Kept ones that could still land."""
+    from holdfast.engine.resuming import is_kept  # only gc asks
+
+    return sorted(id for id in _fates(pipeline).waiting if is_kept(pipeline.site, id))
+
+
 def _fates(pipeline: Pipeline) -> Fates:
     """Those could still land that are recorded, and neither landed nor rejected nor denied."""
     records = pipeline.records

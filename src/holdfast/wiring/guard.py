@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from holdfast.agents.protocol import Agent, Person, Watcher
+    from holdfast.engine.branch_gc import KeptTree
     from holdfast.engine.breaks import Break
     from holdfast.engine.changes import Changes
     from holdfast.engine.checking import ShadowKind, Verified
@@ -444,6 +445,20 @@ class Holdfast:
             return list(kept_branches(self.site.state.path))
         except HoldfastError:
             return []
+
+    def branch_trees(self) -> list[KeptTree]:
+        """The work trees of branches that are kept here, each with why it must stay, if it must."""
+        from holdfast.engine.branch_gc import kept_trees
+        from holdfast.wiring.opening import pipeline_at
+
+        return kept_trees(self.pipeline, pipeline_at)
+
+    def clear_branch_tree(self, folder: str) -> KeptTree:
+        """Take one away with the history of that branch, if nothing is in it that would be lost; the branch stays."""
+        from holdfast.engine.branch_gc import clear_tree
+        from holdfast.wiring.opening import pipeline_at
+
+        return clear_tree(self.pipeline, folder, pipeline_at)
 
     # ── look ──
 

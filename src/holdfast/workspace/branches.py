@@ -171,7 +171,7 @@ def _own(home: Repository, branch: Branch) -> Repository | None:
             f"git -C {shlex.quote(branch.tree)} checkout {shlex.quote(branch.name)}",
         )
     if not head.commit:
-        last = _last_commit(own)
+        last = last_commit(own)
         raise BranchLost(
             f"the branch {printable(branch.name)} was deleted",
             hint="Its work tree and its history are kept.\n"
@@ -191,7 +191,7 @@ def _astray(home: Repository, tree: str, how: str) -> BranchLost:
     )
 
 
-def _last_commit(own: Repository) -> str:
+def last_commit(own: Repository) -> str:
     """Where the branch was last, as the log of its work tree has it; empty where that has nothing that is there."""
     with Root(own.git_dir, own.calls) as root:
         lines = (small(root, "logs/HEAD", _MOST_LOG) or b"").splitlines()
@@ -310,11 +310,15 @@ def _check_out(own: Repository) -> None:
         bench.finish()
 
 
-def uncommitted(home: Repository) -> tuple[str, ...]:
-    """Paths of the work tree that are not as the checked out commit has them; a branch begins without them."""
+def uncommitted(home: Repository, commit: str = "") -> tuple[str, ...]:
+    """Paths of the work tree that are not as the commit has them, or what is checked out; a branch begins without
+    them."""
     with Bench(home) as bench:
         bench.look()
-        changed = bench.git.listed("diff-index", "-z", "--name-only", "--ignore-submodules=all", home.head().commit)
+        # Of what was staged without its stamps, such as our own commits, git would only say that it has to be read.
+        bench.git.finished("update-index", "-q", "--refresh")
+        base = commit or home.head().commit
+        changed = bench.git.listed("diff-index", "-z", "--name-only", "--ignore-submodules=all", base)
         rules = os.path.join(home.common, "info", "exclude")
         more = (f"--exclude-from={rules}",) if os.path.isfile(rules) else ()
         new = bench.git.listed("ls-files", "-z", "--others", "--exclude-standard", "--directory", *more)
