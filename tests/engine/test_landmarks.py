@@ -98,6 +98,40 @@ def test_a_tick_that_a_kill_left_out_goes_with_the_next_commit(ground: Ground) -
     assert change is not None and change.path == "ROADMAP.md"
 
 
+# ── an agent that edits the roadmap itself ──
+
+TITLED = ROADMAP.replace(b"# R", b"# Our roadmap")
+NOTED = ROADMAP + b"  A note.\n"
+
+
+@pytest.mark.parametrize("text", [TITLED, ROADMAP + b"\nThe end.\n", NOTED])
+def test_an_agents_edit_of_the_roadmap_is_committed_with_the_box(ground: Ground, text: bytes) -> None:
+    """Its words and the tick are in the task's commit, and nothing is left to commit (N4)."""
+    order = proposed(ground, NEW, put("ROADMAP.md", text))
+    answer = lane_of(ground).land(order)
+    if isinstance(answer, Asked):  # a note under another task is a person's to allow
+        answer = lane_of(ground).land(order._replace(simulation=answer.simulation, cleared_by=ME))
+    assert isinstance(answer, Landed) and answer.remarks == () and len(answer.commit.split()) == 1
+    ticked = text.replace(b"[ ] One", b"[x] One")
+    assert (ground / "ROADMAP.md").read_bytes() == ticked == git(ground.path, "show", "HEAD:ROADMAP.md").encode()
+    assert git(ground.path, "status", "--porcelain") == ""
+
+
+def test_what_a_person_wrote_there_since_is_not_in_that_commit(ground: Ground) -> None:
+    """They write into the roadmap after it was ticked: the commit holds what landed and the box, the rest is theirs."""
+
+    def disturbed(pipeline: Pipeline, order: LandOrder, execution: str, tasks: Sequence[str]) -> Sequence[Commit]:
+        with (ground / "ROADMAP.md").open("ab") as file:
+            file.write(b"\nA note of mine.\n")
+        return checkpoint_of(pipeline, order, execution, tasks)
+
+    answer = lane_of(ground, disturbed).land(proposed(ground, NEW, put("ROADMAP.md", TITLED)))
+    assert isinstance(answer, Landed) and answer.remarks == ()
+    assert git(ground.path, "show", "HEAD:ROADMAP.md").encode() == TITLED.replace(b"[ ] One", b"[x] One")
+    assert git(ground.path, "status", "--porcelain").split() == ["M", "ROADMAP.md"]
+    assert (ground / "ROADMAP.md").read_bytes().endswith(b"\nA note of mine.\n")
+
+
 # ── a person's own work in the very files that landed ──
 
 LINES = b"".join(b"line %d\n" % number for number in range(1, 21))

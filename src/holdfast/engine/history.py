@@ -14,6 +14,7 @@ from holdfast.engine.actions import had_again, taken_away
 from holdfast.engine.at_stake import files_at_stake
 from holdfast.engine.job import Job
 from holdfast.engine.pipeline import Pipeline
+from holdfast.engine.roadmap_merge import merging
 from holdfast.engine.saving import Fates, forget_dossiers, kept_logs
 from holdfast.errors import Blocked, HoldfastError, InvalidInput, Tampering
 from holdfast.execution.services import Action
@@ -162,7 +163,7 @@ def _way_back(pipeline: Pipeline, rows: list[Row], intent: str, undoes: list[str
                 f"the tables say of {id} what the ledger does not say", hint="Nothing was changed. See: holdfast audit"
             )
     moved = [row for row in rows if row.id not in bodies or bodies[row.id]["changes"]]
-    plan = plan_undo(pipeline.site, _checked_pasts(pipeline, moved, bodies))
+    plan = plan_undo(pipeline.site, _checked_pasts(pipeline, moved, bodies), merging(pipeline.records))
     actions, standing = _actions(pipeline, undoes, revives, bodies)
     job = Job(
         intent,

@@ -7,6 +7,8 @@ Invariants
   N3  The work tree, and what a person staged, stays as it is. Where a landed path held edits of theirs which were not
       committed, the agent worked on top of them, so they cannot be told apart from its work: they are in the commit,
       and that is never silent (`remarks_on`).
+  N4  Where a landing changed the roadmap itself, its commit holds what landed there with the boxes as they stand now,
+      and nothing of what a person wrote there since.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from blake3 import blake3
 
-from holdfast.engine.difference import past_difference
+from holdfast.engine.difference import PastDifference, past_difference
 from holdfast.engine.orders import LandOrder
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.roadmap_file import RoadmapFile
 from holdfast.errors import Blocked, HoldfastError
-from holdfast.intake.roadmap import parse, ticked
+from holdfast.intake.roadmap import boxes, parse, ticked
 from holdfast.model.changeset import Change, files_in
 from holdfast.model.path import parent_of, printable
 from holdfast.model.task import TaskRecord
@@ -30,8 +32,8 @@ from holdfast.store.database import Row
 from holdfast.workspace.checkpoint import Commit, Landing, entries_of
 from holdfast.workspace.checkpoints import Part, checkpoint_all, parts_of
 from holdfast.workspace.gitbench import Bench
-from holdfast.workspace.gitcontent import landed
-from holdfast.workspace.gitobjects import commit_text
+from holdfast.workspace.gitcontent import Kept, landed, nothing_kept
+from holdfast.workspace.gitobjects import commit_text, of_bytes
 from holdfast.workspace.gittree import Entry
 from holdfast.workspace.observe import observe
 from holdfast.workspace.repository import Repository
@@ -115,14 +117,37 @@ def _named(paths: Sequence[str]) -> str:
 
 def _commits(pipeline: Pipeline, row: Row, roadmap: str, words: str, trailers: Trailers) -> tuple[Commit, ...]:
     changes, tick = changes_of(pipeline, row.id), None
-    if roadmap and all(change.path != roadmap for change in changes):
+    kept: Kept = nothing_kept
+    edit = next((change for change in changes if change.path == roadmap), None)
+    if edit is not None:
+        boxed, kept = _boxed(pipeline, row.id, edit)
+        changes = tuple(boxed if change is edit else change for change in changes)
+    elif roadmap:
         tick = roadmap_change(pipeline.site, roadmap)
         changes = (*changes, *([tick] if tick is not None else []))
     parts = parts_of(pipeline.site.path, changes, pipeline.site.calls)
-    commits = checkpoint_all(parts, Landing((), words, trailers, row.at_ns // 10**9))
+    commits = checkpoint_all(parts, Landing((), words, trailers, row.at_ns // 10**9, kept))
     made = zip(parts, commits, strict=True)
     known = ((part, commit) for part, commit in made if commit is not None)
     return tuple(_recalled(part, commit, tick) if commit.found else commit for part, commit in known)
+
+
+def _boxed(pipeline: Pipeline, execution: str, edit: Change) -> tuple[Change, Kept]:
+    """What an execution wrote into the roadmap, with the boxes as they stand now (N4); as it landed where its text is
+    not kept, or where there is no roadmap any more."""
+    past = _past(pipeline, execution)
+    landed_text = next(new.data for _, _, new in past.compared([edit]))
+    if edit.post is None or edit.post.kind != "file" or landed_text is None:
+        return edit, nothing_kept
+    try:
+        now = boxes(RoadmapFile(pipeline.site, edit.path).read()[0], edit.path)
+    except HoldfastError:
+        return edit, nothing_kept
+    there = boxes(landed_text, edit.path)
+    text = ticked(landed_text, edit.path, {id: done for id, done in now.items() if id in there})
+    post = edit.post._replace(digest=blake3(text).hexdigest(), size=len(text))
+    boxed = edit._replace(post=post)
+    return boxed, lambda change: of_bytes(text)() if change.post == post else None
 
 
 def _recalled(part: Part, commit: Commit, tick: Change | None) -> Commit:
@@ -148,12 +173,14 @@ def _recalled(part: Part, commit: Commit, tick: Change | None) -> Commit:
 
 def changes_of(pipeline: Pipeline, execution: str) -> tuple[Change, ...]:
     """What an execution changed, from the log that the ledger vouches for."""
+    return tuple(_past(pipeline, execution).changes) if pipeline.records.row(execution).changes else ()
+
+
+def _past(pipeline: Pipeline, execution: str) -> PastDifference:
     entry = pipeline.ledger.find(KIND, execution)
     if entry is None:
         raise Blocked(f"the ledger does not know {execution}")
-    if not pipeline.records.row(execution).changes:
-        return ()
-    return tuple(past_difference(pipeline.site, execution, str(entry.body["root"])).changes)
+    return past_difference(pipeline.site, execution, str(entry.body["root"]))
 
 
 def files_of(pipeline: Pipeline, execution: str) -> int:

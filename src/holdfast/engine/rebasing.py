@@ -25,6 +25,7 @@ from typing import NamedTuple, TypeAlias
 
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.proposal import Proposal, require_contents
+from holdfast.engine.roadmap_merge import merging
 from holdfast.engine.simulator import Simulated
 from holdfast.errors import Conflict
 from holdfast.gates.secrets import masked
@@ -97,7 +98,7 @@ def rebased(pipeline: Pipeline, proposal: Proposal) -> Outcome:
         base = snapshot(pipeline.site.path, pipeline.site.state.path)
         wanted, by_products = _landable(pipeline.site, proposal, base, settings.keep)
         try:
-            laid = lay(pipeline.site, wanted, stock.open, base, masked)
+            laid = lay(pipeline.site, wanted, stock.open, base, masked, merging(pipeline.records))
         except Conflict as error:  # somebody wrote between the snapshot and the look at a path
             restless = error
             continue

@@ -32,7 +32,7 @@ from holdfast.store.contents import TEXT_LIMIT, is_text
 from holdfast.workspace.flip import DISPLACED
 from holdfast.workspace.ignored import ignored_paths
 from holdfast.workspace.marking import marked_hunks
-from holdfast.workspace.merge import merged_lines
+from holdfast.workspace.merge import Merge, by_lines
 from holdfast.workspace.observe import observe
 from holdfast.workspace.shelf import checked_bytes
 from holdfast.workspace.site import Site
@@ -67,17 +67,26 @@ class Laid(NamedTuple):
     collisions: tuple[Collision, ...]
 
 
-def lay(site: Site, proposed: ChangeSet, contents: Contents, base: Snapshot, said: Callable[[str], str] = str) -> Laid:
+def lay(
+    site: Site,
+    proposed: ChangeSet,
+    contents: Contents,
+    base: Snapshot,
+    said: Callable[[str], str] = str,
+    merge: Merge = by_lines,
+) -> Laid:
     """What must change in the workspace as `base` saw it; Conflict when it is not that any more.
 
     `said` gives the lines that are shown of a collision their last form, such as a masked one.
     """
-    return _Laying(site, contents, base, said).run(proposed)
+    return _Laying(site, contents, base, said, merge).run(proposed)
 
 
 class _Laying:
-    def __init__(self, site: Site, contents: Contents, base: Snapshot, said: Callable[[str], str]) -> None:
-        self._site, self._contents, self._base, self._said = site, contents, base, said
+    def __init__(
+        self, site: Site, contents: Contents, base: Snapshot, said: Callable[[str], str], merge: Merge
+    ) -> None:
+        self._site, self._contents, self._base, self._said, self._merge_of = site, contents, base, said, merge
         self._changes: dict[str, Change] = {}
         self._seen: dict[str, Seen] = {}
         self._sources: dict[str, Source] = {}
@@ -201,7 +210,7 @@ class _Laying:
 
     def _merge_texts(self, path: str, three: tuple[Image, Image, Image], dressed: Image) -> None:
         texts = self._texts(path, *three)
-        data = merged_lines(*texts) if texts is not None else None
+        data = self._merge_of(path, *texts) if texts is not None else None
         if data is None:
             why = "was edited since, in the same place" if texts is not None else "was changed by both, and is no text"
             self._collide(path, why, self._hunks(path, *three) if texts is not None else "")

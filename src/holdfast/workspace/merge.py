@@ -7,8 +7,11 @@ changed on both sides differently, there is no merge.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from difflib import SequenceMatcher
 
+# The merge of the file at a path, from `base`, `mine` and `theirs`; None where there is none.
+Merge = Callable[[str, bytes, bytes, bytes], bytes | None]
 # The matcher compares every line with every line in the worst case; beyond this a person waits too long.
 MAX_COMPARISONS = 4_000_000
 
@@ -24,6 +27,11 @@ def merged_lines(base: bytes, mine: bytes, theirs: bytes) -> bytes | None:
     if mine_edits is None or their_edits is None:
         return None
     return _woven(b, sorted(mine_edits + their_edits))
+
+
+def by_lines(path: str, base: bytes, mine: bytes, theirs: bytes) -> bytes | None:
+    """How files are merged of whose content nothing more is known."""
+    return merged_lines(base, mine, theirs)
 
 
 # (start in base, end in base, side, replacement)

@@ -38,7 +38,7 @@ from holdfast.store.contents import TEXT_LIMIT, is_text
 from holdfast.store.journal import Log, Op
 from holdfast.workspace.collector import without_collector
 from holdfast.workspace.flip import DISPLACED, Flipper
-from holdfast.workspace.merge import merged_lines, takes_too_long
+from holdfast.workspace.merge import Merge, by_lines, takes_too_long
 from holdfast.workspace.observe import RACY_NS, is_same, look, observe, stamp_of
 from holdfast.workspace.proof import proven
 from holdfast.workspace.recovery import read_log
@@ -83,10 +83,10 @@ def read_past(site: Site, txn: str) -> Past:
 
 
 @without_collector
-def plan_undo(site: Site, pasts: Sequence[Past]) -> Undo:
+def plan_undo(site: Site, pasts: Sequence[Past], merge: Merge = by_lines) -> Undo:
     """What to change; `pasts` newest first. Raises Conflict naming every path in the way."""
     site.workspace.forget()
-    return _Planner(site, pasts).plan()
+    return _Planner(site, pasts, merge).plan()
 
 
 def described_reads(reads: Sequence[Observation]) -> dict[str, Json]:
@@ -147,8 +147,8 @@ def _stands(site: Site, flipper: Flipper, op: Op, settled_ns: int) -> bool:
 
 
 class _Planner:
-    def __init__(self, site: Site, pasts: Sequence[Past]) -> None:
-        self._site = site
+    def __init__(self, site: Site, pasts: Sequence[Past], merge: Merge) -> None:
+        self._site, self._merge_of = site, merge
         self._calls = site.calls
         self._pasts = pasts
         self._settled_ns = max((past.settled_ns for past in pasts), default=0)
@@ -332,7 +332,7 @@ class _Planner:
         written = now if blake3(now).hexdigest() == wrote.digest else self._shelf.text(wrote.digest)
         if written is None:
             return _WRITTEN_GONE
-        merged = merged_lines(written, now, before)
+        merged = self._merge_of(turn.path, written, now, before)
         if merged is not None:
             return merged
         return _TOO_LONG if any(takes_too_long(written, text) for text in (now, before)) else _SAME_PLACE

@@ -20,6 +20,13 @@ def tickable(data: bytes, name: str = NAME) -> frozenset[str]:
     return frozenset(reading_of(text_of(data), name).spots())
 
 
+def boxes(data: bytes, name: str = NAME) -> dict[str, bool]:
+    """What the marks of the file say, by the ids of their tasks."""
+    reading = reading_of(text_of(data), name)
+    spots = reading.spots()
+    return {task.id: task.done for task in reading.roadmap.tasks if task.id in spots}
+
+
 def ticked(data: bytes, name: str, done: Mapping[str, bool]) -> bytes:
     """The file with the marks of these tasks set; InvalidInput where an id is of no task in it."""
     text = text_of(data)
