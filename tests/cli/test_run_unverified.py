@@ -29,7 +29,6 @@ def test_a_run_waits_with_what_nothing_verified_although_it_has_a_yes(guarded: A
     assert "needs you: unverified: no tests were found" in done.err
     assert "needs you: unverified: no tests were found" in done.out
     assert "unverified: no tests were found" in here("review").out
-    assert here.fresh("resume", "--yes").status == 3  # its yes covers it no more than the first one did
     assert here("review", "1.1", "--yes").status == 0
     assert "unverified: no tests were found" in here("tasks").out
     done = here.fresh("resume", "--yes")
@@ -41,6 +40,22 @@ def test_a_run_waits_with_what_nothing_verified_although_it_has_a_yes(guarded: A
     document = here("tasks", "--json").document
     assert document["tasks"][0]["unverified"] == "no tests were found" and document["totals"]["unverified"] == 1
     assert "Holdfast-Unverified: no tests were found" in git(here, "log", "-1", "--format=%B")
+
+
+def test_a_yes_of_resume_leaves_what_nothing_verified_as_it_waits(guarded: Any) -> None:
+    """Exit 3 as before: the same question about the same simulation, and nothing is checked or laid over again."""
+    here = untested(guarded, "Create a.py")
+    assert here.fresh("run", "--agent", "mine", "--yes").status == 3
+
+    def kept() -> tuple[Any, list[str]]:
+        lines = (here.directory / ".holdfast/ledger.jsonl").read_text().splitlines()
+        kinds = [kind for kind in (json.loads(line)["kind"] for line in lines) if kind != "run"]
+        return here("review", "--json").document["items"], kinds
+
+    before = kept()
+    done = here.fresh("resume", "--yes")
+    assert (done.status, kept()) == (3, before), done.err
+    assert "needs you: unverified: no tests were found" in done.out
 
 
 def test_the_others_go_on_while_one_waits_unverified(guarded: Any) -> None:

@@ -198,10 +198,12 @@ class RoadmapRuns:
 
     def _said_yes(self, run: RunRecord) -> None:
         """`--yes` counts for what waits, as it does for what will: whether it does is judged where it lands (L6 of
-        `lane`), and what it does not cover is asked again."""
+        `lane`), and what it does not cover is asked again. What nothing verified it never covers (L8)."""
+        lands = self._pipeline.governance.settings().run.unverified == "land" or run.options.unverified_because
         with self._alone():
             book = TaskBook(self._pipeline, run, lambda event: None)
-            covered = [each for each in book.in_state("NEEDS_REVIEW") if one_may_approve(self._pipeline.records, each)]
+            waiting = [each for each in book.in_state("NEEDS_REVIEW") if lands or not each.unverified]
+            covered = [each for each in waiting if one_may_approve(self._pipeline.records, each)]
             book.move_all((each._replace(state="VALIDATING", because=f"{run.by} said --yes"), None) for each in covered)
 
     def _never_begun(self, id: str, error: HoldfastError) -> None:
