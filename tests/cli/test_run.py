@@ -59,7 +59,7 @@ def test_only_what_is_asked_for(guarded: Any) -> None:
     here = mapped(guarded, *THREE)
     done = here.fresh("run", "--agent", "mine", "--yes", "--only", "1.3", "--only", "1.2", "--max-tasks", "1")
     assert done.status == 0, done.err
-    assert (boxes(here), done.out.splitlines()[-1]) == (".x.", "Go on with: holdfast run")
+    assert (boxes(here), done.out.splitlines()[-1]) == (".x.", "Go on with: holdfast run --agent mine --yes")
 
 
 @pytest.mark.long

@@ -109,10 +109,10 @@ def test_what_nobody_left_out_is_not_called_done(guarded: Any, tmp_path: Path) -
     because = "it waits for nope#1, and [run.workspaces] in your configuration names no nope"
     words = f"1 task cannot begin: {because}; 0 of 2 tasks done, 1 left."
     named = here.fresh("run", "--agent", "mine", "--yes", "--only", "1.1")
-    assert (named.status, named.out.splitlines()[-2:]) == (11, [words, "Go on with: holdfast run"])
+    assert (named.status, named.out.splitlines()[-2:]) == (11, [words, "Go on with: holdfast run --agent mine --yes"])
     asked = here.fresh("run", "--agent", "mine", "--yes", "--only", "1.2")
     assert (asked.status, boxes(here)) == (0, ".x")
     done = here.fresh("run", "--agent", "mine", "--yes", "--json")
-    assert (done.status, done.document["exit"], done.document["next"]) == (11, 11, "holdfast run")
+    assert (done.status, done.document["exit"], done.document["next"]) == (11, 11, "holdfast run --agent mine --yes")
     again = here.fresh("resume")
     assert (again.status, again.out.splitlines()[-2]) == (11, f"1 task cannot begin: {because}; 1 of 2 tasks done.")

@@ -28,7 +28,7 @@ import click
 
 from holdfast.cli.address import SCHEME, Address, address_of
 from holdfast.cli.screen import Screen
-from holdfast.cli.verbs import program
+from holdfast.cli.verbs import SEEN_AS, program
 from holdfast.errors import Blocked, HoldfastError, InvalidInput, NeedsHuman, Unsupported
 from holdfast.model.path import printable
 
@@ -44,7 +44,7 @@ _LOST_STATUS = 255
 _SSH = ("ssh", "-a", "-x", "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none",
         "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4")  # fmt: skip
 # A login that is not interactive often lacks the directory where pip and pipx put programs.
-_PROGRAM = 'exec env PATH="$PATH:$HOME/.local/bin" holdfast'
+_PROGRAM = 'exec env PATH="$PATH:$HOME/.local/bin"'
 
 
 class Line(NamedTuple):
@@ -237,4 +237,5 @@ def _ssh(address: Address, words: Sequence[str], *, asking: bool, tty: bool) -> 
         argv += ["-l", address.user]
     if address.port:
         argv += ["-p", str(address.port)]
-    return [*argv, "--", address.host, f"{_PROGRAM} {shlex.join(words)}"]
+    seen_as = shlex.quote(f"{SEEN_AS}={address.shown}")
+    return [*argv, "--", address.host, f"{_PROGRAM} {seen_as} holdfast {shlex.join(words)}"]

@@ -26,4 +26,5 @@ def command(face: Face, tasks: tuple[str, ...], run: str) -> None:
     face.screen.answer(list_document([task_document(known[record.task], record) for record in moved]))
     for record in moved:
         face.screen.say(f"◌ {label(known[record.task])}: to do")
-    face.screen.say(f"{count(len(moved), 'task')} reset. Go on with: {resume_with(standing.run, standing.run.id)}")
+    go_on = resume_with(standing.run, standing.run.id)
+    face.screen.say(face.screen.way(f"{count(len(moved), 'task')} reset. Go on with: {go_on}"))

@@ -101,7 +101,7 @@ class _Desk:
     # ── look ──
 
     def list_all(self, waiting: list[tuple[Task, TaskRecord]], *, diff: bool) -> None:
-        self._screen.answer(list_document([task_document(task, record) for task, record in waiting]))
+        self._screen.answer(list_document([self._document(task, record) for task, record in waiting]))
         for task, record in waiting:
             found = self._show(task, record)
             if diff and found is not None:
@@ -111,7 +111,16 @@ class _Desk:
         for task, _ in self._standing.rows():
             if task.id in self._standing.answered:
                 answer = answer_of(self._standing, task.id)
-                self._screen.say(f"{MARKS['PENDING']} {label(task)}: {answer}; holdfast resume goes on")
+                go_on = self._screen.way("holdfast resume goes on")
+                self._screen.say(f"{MARKS['PENDING']} {label(task)}: {answer}; {go_on}")
+
+    def _document(self, task: Task, record: TaskRecord) -> dict[str, object]:
+        """With the id of the plan, which is what `--plan` wants typed; empty where there is no work to look at."""
+        try:
+            plan = self._hf.records.paper("simulations", record.simulation).subject if record.simulation else ""
+        except UnknownId:
+            plan = ""
+        return {**task_document(task, record), "plan": plan}
 
     def _show(self, task: Task, record: TaskRecord) -> Shown | None:
         """What is asked; with the paths and what policy says, where there is work to look at."""
@@ -197,7 +206,7 @@ class _Desk:
         self.answered += 1
         word = {"yes": "approved" if signed else "yes", "no": "rejected" if signed else "no", "skip": "left out"}[reply]
         self._screen.answer(
-            {**task_document(task, record), "answer": reply, "signed": signed and reply != "skip"}
+            {**self._document(task, record), "answer": reply, "signed": signed and reply != "skip"}
             | {"replaced": before}
         )
         self._screen.say(f"  {label(task)}: {word}." + (f" That replaces: {before}." if before else ""))
@@ -233,7 +242,7 @@ class _Desk:
 def _tell_next(screen: Screen, hf: Holdfast, standing: Standing, answered: int, left: int) -> None:
     pulse = hf.runs.pulse()
     alive = pulse is not None and pulse.run == standing.run.id and pulse.life(time.time_ns()) in ("alive", "silent")
-    then = "The run goes on by itself." if alive else f"Go on with: {resume_with(standing.run)}"
+    then = "The run goes on by itself." if alive else screen.way(f"Go on with: {resume_with(standing.run)}")
     if answered:
         rest = f"{count(left, 'task')} still {'waits' if left == 1 else 'wait'}. " if left else ""
         screen.say(rest + then)

@@ -31,9 +31,10 @@ from holdfast.cli.screen import SCHEMA, Screen
 from holdfast.cli.verbs import Face
 from holdfast.cli.watching import person_at
 from holdfast.engine.roadmap_runs import Crew
+from holdfast.engine.run_standing import resume_with
 from holdfast.engine.stop_wish import stopped_by_a_person
 from holdfast.errors import HoldfastError, Interrupted
-from holdfast.model.run import RunEvent, RunFinished, RunRecord, TaskCompleted, TaskMoved
+from holdfast.model.run import RunEvent, RunFinished, RunRecord, RunStarted, TaskCompleted, TaskMoved
 from holdfast.wiring import Holdfast
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 _SHOW_CURSOR = b"\x1b[?25h"
 _STOPPING = "Stopping: nothing new starts, and the landing that is under way is finished. Ctrl-C again stops now."
-_NOW = "Interrupted. What was under way is settled by: holdfast resume"
+_NOW = "Interrupted. What was under way is settled by: "
 
 
 @contextmanager
@@ -60,6 +61,7 @@ class Brake:
         self._screen = screen
         self._told = False
         self.asked = ""
+        self.go_on = "holdfast resume"  # with what the run was given, once there is one
         self._landed = False
         self._landing: set[str] = set()
 
@@ -89,11 +91,11 @@ class Brake:
 
     def leave_now(self) -> NoReturn:
         """C1: our end is the end of every agent. The ledger knows what was begun."""
+        way = self._screen.way(self.go_on)
         if self._screen.form != "text":
-            way = self._screen.way("holdfast resume")
-            told = {"code": Interrupted.code, "message": self._screen.way(_NOW), "hint": way, "changed": self.changed}
+            told = {"code": Interrupted.code, "message": _NOW + way, "hint": way, "changed": self.changed}
             _write(1, json.dumps({"schema": SCHEMA, "error": told}).encode() + b"\n")
-        _write(2, (_SHOW_CURSOR + b"\r" if os.isatty(2) else b"") + self._screen.way(_NOW).encode() + b"\n")
+        _write(2, (_SHOW_CURSOR + b"\r" if os.isatty(2) else b"") + f"{_NOW}{way}".encode() + b"\n")
         os._exit(Interrupted.exit_status)
 
 
@@ -111,6 +113,8 @@ def drive(face: Face, hf: Holdfast, go: Callable[[Crew], RunRecord]) -> int:
 
     def watch(event: RunEvent) -> None:
         brake.see(event)
+        if isinstance(event, RunStarted):
+            brake.go_on = resume_with(hf.runs.find(event.run))
         view(event)
         if isinstance(event, RunFinished) and view.working:
             view.close()

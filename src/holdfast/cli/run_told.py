@@ -20,7 +20,7 @@ from holdfast.engine.branch_lost import stopped_for_branch
 from holdfast.engine.outage import stopped_for_outage
 from holdfast.engine.patience import stopped_for_database
 from holdfast.engine.room import stopped_for_room
-from holdfast.engine.run_standing import resume_with
+from holdfast.engine.run_standing import begin_with, resume_with
 from holdfast.errors import AgentFailed, ApprovalNeeded, BranchLost, DatabaseAway, DiskFull, Interrupted, LimitReached
 from holdfast.model.agent import Usage
 
@@ -292,7 +292,7 @@ class Ending(NamedTuple):
 def ending_of(standing: Standing, *, interrupted: bool) -> Ending:
     """`interrupted`: a person stopped it, here or from another terminal."""
     run, counts = standing.run, counts_in(standing)
-    landed = counts.told
+    landed, begin = counts.told, begin_with(run, standing.place)
     match run.state:
         case "WAITING" if not counts.waiting:
             words = f"Nothing waits for you any more: all of it is answered; {landed}."
@@ -325,19 +325,19 @@ def ending_of(standing: Standing, *, interrupted: bool) -> Ending:
         why = _cannot_begin(standing)
         if why:
             words = f"{count(counts.failed, 'task')} cannot begin: {why}; {landed}. Change {shown(run.roadmap)} first."
-            return Ending(AgentFailed.exit_status, words, "holdfast run")
+            return Ending(AgentFailed.exit_status, words, begin)
         stopped = "Stopped at the first failure: " if run.state == "STOPPED" else ""
         words = f"{stopped}{count(counts.failed, 'task')} did not land; {landed}."
         return Ending(AgentFailed.exit_status, words, _again(standing))
     if waiting := _wait_elsewhere(standing):
         left = f", {counts.left:,} left" if counts.left else ""
         words = f"{count(len(waiting), 'task')} cannot begin: {one_line(waiting[0])}; {landed}{left}."
-        return Ending(AgentFailed.exit_status, words, "holdfast run")
+        return Ending(AgentFailed.exit_status, words, begin)
     if gone := _left_the_roadmap(standing):
         words = f"{count(gone, 'task')} left {shown(run.roadmap)} before it was done; {landed}, {counts.left:,} left."
-        return Ending(0, words, "holdfast run" if standing.roadmap.tasks else "")
+        return Ending(0, words, begin if standing.roadmap.tasks else "")
     if counts.left:
-        return Ending(0, f"Everything asked for is done; {landed}, {counts.left:,} left.", "holdfast run")
+        return Ending(0, f"Everything asked for is done; {landed}, {counts.left:,} left.", begin)
     out = f", {counts.skipped:,} left out" if counts.skipped else ""
     return Ending(0, f"Done: {landed}{out}.", "")
 
@@ -381,7 +381,7 @@ def tell_ending(screen: Screen, standing: Standing, ending: Ending) -> None:
     tell_table(screen, standing)
     if standing.unreadable:
         screen.say(f"{one_line(standing.unreadable)}: what landed is not ticked, and tasks are called by their ids.")
-    screen.say(ending.words)
+    screen.say(screen.way(ending.words))
     if ending.next:
         verb = "Decide" if ending.next == "holdfast review" else "Go on"
         screen.say(screen.way(f"{verb} with: {ending.next}"))

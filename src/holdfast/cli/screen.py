@@ -34,7 +34,9 @@ SCHEMA = "holdfast/1"
 _STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _COLUMNS = 80
 # A verb follows; `holdfast -C …` and `holdfast --branch …` say where already.
-_COMMAND = re.compile(r"\bholdfast (?=[a-z]+\b)(?!run --branch|apply --branch)")
+_COMMAND = re.compile(r"\bholdfast (?=(?P<verb>[a-z]+)\b)(?=(?P<named>run --branch|apply --branch)?)")
+# They open no workspace, or are about all of it.
+OF_NO_BRANCH = ("init", "doctor", "demo", "worker")
 _SAYS_WHAT_CHANGED = (
     "nothing was changed",
     "nothing in the workspace was changed",
@@ -52,7 +54,8 @@ class Screen:
         self._unsaid: OSError | None = None  # why the answer could not be written, unless nobody wanted it
         self._attached: dict[str, object] = {}
         self.unsettled = False  # something unforeseen happened after a change was begun that may stand
-        self.branch = ""  # what is said about commands must lead there again
+        # What is said about commands must lead there again: the branch, and what was given as -C.
+        self.branch, self.directory = "", ""
         self.make_room: Callable[[], None] = lambda: None  # takes a progress bar away before words are printed
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
@@ -91,10 +94,14 @@ class Screen:
             self._deaf = True  # F2
 
     def way(self, text: str) -> str:
-        """Words of ours that name a command, so that it works where we are: on a branch it names that too."""
-        if not self.branch:
-            return text
-        return _COMMAND.sub(f"holdfast --branch {shlex.quote(self.branch)} ", text)
+        """Words of ours that name a command, so that it can be pasted as it stands where a person gave theirs: it names
+        the directory and the branch that theirs named."""
+        return _COMMAND.sub(self._led, text) if self.branch or self.directory else text
+
+    def _led(self, found: re.Match[str]) -> str:
+        of_branch = self.branch and not found["named"] and found["verb"] not in OF_NO_BRANCH
+        options = (("-C", self.directory), ("--branch", self.branch if of_branch else ""))
+        return "holdfast " + "".join(f"{name} {shlex.quote(value)} " for name, value in options if value)
 
     def attach(self, key: str, value: object) -> None:
         """Something a program may want to know beside a failure."""

@@ -69,7 +69,7 @@ def command(face: Face) -> int:
         screen.say(f"Last       {row.id} {state(row)} {for_people(row.at_ns)}: {intent}")
     screen.say(f"Tree       {digest[:16]}…, {count(entries, 'entry', 'entries')}")
     if run is not None:
-        screen.say(f"Run        {shown(run.words)}")
+        screen.say(screen.way(f"Run        {shown(run.words)}"))
         for words in run.later[:_MOST_LATER]:
             screen.say(f"Later      {shown(words)}")
         if len(run.later) > _MOST_LATER:

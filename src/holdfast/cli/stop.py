@@ -31,8 +31,9 @@ def command(face: Face, run: str, now: bool) -> None:
         when = "at once" if now else "once the landing that is under way is finished"
         silent = " Its process has been silent for a while." if life == "silent" else ""
         screen.say(f"{found.id} over {shown(found.roadmap)} was asked to stop {when}.{silent}")
-        screen.say(f"Go on later with: {resume_with(found, found.id)}")
+        screen.say(screen.way(f"Go on later with: {resume_with(found, found.id)}"))
     elif found.state == "RUNNING":
-        screen.say(f"{found.id} is not under way: it was interrupted. Go on with: {resume_with(found, found.id)}")
+        go_on = screen.way(resume_with(found, found.id))
+        screen.say(f"{found.id} is not under way: it was interrupted. Go on with: {go_on}")
     else:
         screen.say(f"{found.id} is not under way: it is {found.state.lower()}. Nothing to stop.")

@@ -90,11 +90,11 @@ def show_task(screen: Screen, standing: Standing, task: Task, record: TaskRecord
     if record.attempt:
         screen.say(f"Log       .holdfast/logs/execution/{shown(task.id)}.jsonl")
     if agents_work:
-        screen.say(f"What agents said and did: holdfast show {shown(task.id)} --transcript")
+        screen.say(screen.way(f"What agents said and did: holdfast show {shown(task.id)} --transcript"))
     if record.state in LOST and record.part and record.execution:
-        screen.say(f"Undo what landed of it with: holdfast undo {task.id}")
+        screen.say(screen.way(f"Undo what landed of it with: holdfast undo {task.id}"))
     if answer:
-        screen.say(f"Go on with: {resume_with(standing.run)}")
+        screen.say(screen.way(f"Go on with: {resume_with(standing.run)}"))
     elif record.state in _NEXT and (record.state != "COMPLETED" or record.execution):
         consent = " --yes" if standing.run.yes and record.state in LOST else ""
-        screen.say(_NEXT[record.state].format(task.id) + consent)
+        screen.say(screen.way(_NEXT[record.state].format(task.id) + consent))

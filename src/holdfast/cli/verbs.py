@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from holdfast.cli.screen import Screen
+from holdfast.cli.screen import OF_NO_BRANCH, Screen
 
 VERBS = {
     "init": "Put a directory under guard.",
@@ -52,8 +52,8 @@ VERBS = {
 }
 
 
-# They open no workspace, or are about all of it.
-_OF_NO_BRANCH = ("init", "doctor", "demo", "worker")
+# The address by which a workspace is named on the host where the command was typed.
+SEEN_AS = "HOLDFAST_SEEN_AS"
 
 
 class Options(NamedTuple):
@@ -131,7 +131,10 @@ def _face(context: click.Context) -> Face:
             hint="Nothing was changed. For example: --branch night. The workspace itself is: --branch .",
         )
     screen.branch = "" if options.branch == "." else options.branch
-    if screen.branch and context.info_name in _OF_NO_BRANCH:
+    # Whoever called us over ssh gave an address, and not the directory that we were given.
+    directory = os.environ.get(SEEN_AS, options.directory)
+    screen.directory = "" if directory == "." else printable(directory)
+    if screen.branch and context.info_name in OF_NO_BRANCH:
         raise InvalidInput(
             f"{context.info_name} is not about a branch", hint="Nothing was changed. Leave --branch out."
         )

@@ -47,7 +47,8 @@ from holdfast.engine.roadmap_rules import UNDER_WAY
 from holdfast.engine.room import is_full
 from holdfast.engine.roster import roster, safe_mode_of
 from holdfast.engine.router import Choice
-from holdfast.engine.routing_file import decision_for, read_decisions
+from holdfast.engine.routing_file import FILE as ROUTING_FILE
+from holdfast.engine.routing_file import decision_for, read_decisions, undecidable
 from holdfast.engine.run_following import (
     Followed,
     Synced,
@@ -65,7 +66,7 @@ from holdfast.engine.run_following import (
 from holdfast.engine.run_log import RunLog
 from holdfast.engine.run_preview import Preview, preview_of
 from holdfast.engine.run_requirements import looked_ahead, require_startable, require_understood
-from holdfast.engine.run_standing import Standing, find_run, resume_with, standing_of, stands, task_named
+from holdfast.engine.run_standing import Standing, begin_with, find_run, resume_with, standing_of, stands, task_named
 from holdfast.engine.stop_wish import StopWish
 from holdfast.engine.task_parts import require_last_first
 from holdfast.engine.taskbook import TaskBook, begin_run
@@ -112,10 +113,11 @@ class RoadmapRuns:
         path, read, chosen = self._chosen(roadmap, options, crew.agents)
         if not take_guessed and (guessed := self._guessed(read, chosen)):
             name, amount = printable(path), f"{len(guessed)} task{'s' if len(guessed) > 1 else ''}"
+            place = "" if self._pipeline.site.is_branch else self._pipeline.site.path
             raise ApprovalNeeded(
                 f"{amount} of {name} would begin, and its tasks do not say themselves that they are some",
                 hint=f"Nothing was begun. See them with: holdfast tasks {name}. "
-                f"If they are the tasks: holdfast run {name} --take-guessed",
+                f"If they are the tasks: {begin_with(RunRecord('', path, chosen, yes=yes, taken=True), place)}",
             )
         self._require_somebody(chosen, _to_do(read, chosen), lambda task: self._hired(chosen, task, crew))
         self._require_startable(database)
@@ -123,7 +125,7 @@ class RoadmapRuns:
         with self._alone():
             self._require_none_killed()
             self._require_person(chosen.agent, crew)
-            run = begin_run(self._pipeline, RunRecord("", path, chosen, by=self._me, yes=yes))
+            run = begin_run(self._pipeline, RunRecord("", path, chosen, by=self._me, yes=yes, taken=take_guessed))
         try:
             return self._go(run, crew, database, checks)
         except HoldfastError as error:
@@ -228,7 +230,23 @@ class RoadmapRuns:
             )
         if options.agent not in (AUTO, *agents):
             self._require_usable(options.agent, options.budget)
+        if options.agent == AUTO:
+            self._require_decided_of(path, read)
         return path, read, options._replace(only=tuple(task_named(read, word) for word in options.only))
+
+    def _require_decided_of(self, path: str, read: Roadmap) -> None:
+        """A file that cannot be read is asked about when a task is to be routed."""
+        try:
+            decisions = read_decisions(self._pipeline.site)
+        except InvalidInput:
+            return
+        strange = undecidable(decisions, {word for task in read.tasks for word in (task.id, task.number)})
+        if strange:
+            raise InvalidInput(
+                f"{ROUTING_FILE} decides about {', '.join(map(printable, strange))}, which {printable(path)} has not",
+                hint=f"Nothing was begun. See what there is with: holdfast tasks {printable(path)}. "
+                "A pattern, such as 1.*, may fit nothing.",
+            )
 
     def normalise(self, roadmap: str, agent: str, agents: Mapping[str, Agent] = {}) -> Roadmap:
         """Have an agent find the tasks in a roadmap of prose, once; nothing else is done with them."""
@@ -416,9 +434,11 @@ class RoadmapRuns:
         landed = [record.task for record in chosen if record.execution and self._can_be_undone(record)]
         if landed:
             raise InvalidInput(f"{', '.join(landed)} landed", hint=f"Undo it first: holdfast undo {landed[0]}")
-        begun = [record.task for record in chosen if record.state in ("IN_PROGRESS", "VALIDATING") or record.landing]
-        if begun:
-            raise Blocked(f"{', '.join(begun)}: begun, and not settled", hint="Go on with it first: holdfast resume")
+        open_ones = [each for each in chosen if each.state in ("IN_PROGRESS", "VALIDATING") or each.landing]
+        if open_ones:
+            begun, begun_in = [record.task for record in open_ones], open_ones[0].run
+            resume = resume_with(self.find(begun_in), begun_in)
+            raise Blocked(f"{', '.join(begun)}: begun, and not settled", hint=f"Go on with it first: {resume}")
 
     def _can_be_undone(self, record: TaskRecord) -> bool:
         from holdfast.engine.history import undo_of  # only this needs it

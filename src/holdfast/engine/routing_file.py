@@ -9,13 +9,14 @@ A tool that writes the file in pieces marks the finished one: `"ROUTING_COMPLETE
 Invariants
   F1  Unknown fields, wrong types and the same task twice are refused: a typing error never becomes a missing decision.
   F2  A file that says its routing is not complete is refused: half of the decisions would send tasks to other agents.
-  F3  Reading decides nothing; whether the named agent is there is for the router to say.
+  F3  What is decided about a task that the roadmap does not have is told before a run begins, for the same reason.
+  F4  Reading decides nothing; whether the named agent is there is for the router to say.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.errors import InvalidInput
@@ -118,6 +119,11 @@ def decision_for(task: str, decisions: Sequence[RoutingDecision]) -> RoutingDeci
     if exact is not None:
         return exact
     return next((each for each in decisions if each.is_pattern and _fits(each.task, task)), None)
+
+
+def undecidable(decisions: Sequence[RoutingDecision], tasks: Collection[str]) -> tuple[str, ...]:
+    """What exact decisions name and is none of these ids and numbers. A pattern may fit nothing."""
+    return tuple(each.task for each in decisions if not each.is_pattern and each.task not in tasks)
 
 
 def _fits(pattern: str, task: str) -> bool:

@@ -10,16 +10,18 @@ Invariants
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from holdfast.engine.answers import settled_answer
 from holdfast.engine.landed_before import with_landed
 from holdfast.engine.patience import stopped_for_database
-from holdfast.engine.roadmap_file import RoadmapFile
+from holdfast.engine.roadmap_file import NAMES, RoadmapFile
 from holdfast.errors import InvalidInput, UnknownId
 from holdfast.model.path import printable
-from holdfast.model.run import RunRecord
+from holdfast.model.run import AUTO, RunRecord
 from holdfast.model.task import Roadmap, Task, TaskRecord
 from holdfast.settlement.runs import run_from, task_records
 from holdfast.store.database import Records
@@ -41,6 +43,8 @@ class Standing(NamedTuple):
     answered: Mapping[str, TaskRecord] = {}
     # Why the roadmap cannot be read.
     unreadable: str = ""
+    # What the path of the roadmap is relative to; empty on a branch, where it is named by its place there.
+    place: str = ""
 
     def of(self, task: Task) -> TaskRecord:
         return self._of(task, self.roadmap.why_held(task.id))
@@ -105,7 +109,19 @@ def standing_of(site: Site, records: Records, run: RunRecord) -> Standing:
     tasks = task_records(Runs(records), run.id)
     after = {id: settled_answer(records, record) for id, record in tasks.items()}
     answered = {id: record for id, record in after.items() if record is not None}
-    return Standing(run, roadmap, tasks, answered, unreadable)
+    return Standing(run, roadmap, tasks, answered, unreadable, "" if site.is_branch else site.path)
+
+
+def begin_with(run: RunRecord, place: str = "") -> str:
+    """What to type to begin another run as this one was begun: over the same roadmap, by the same agent, with the same
+    consent. `place` is that of `Standing`: a person names a roadmap from where they are."""
+    words = ["holdfast run"]
+    if run.roadmap != NAMES[0]:  # which is taken before all others
+        words.append(shlex.quote(os.path.relpath(os.path.join(place, run.roadmap)) if place else run.roadmap))
+    if run.options.agent != AUTO:
+        words.append(f"--agent {shlex.quote(run.options.agent)}")
+    words += [word for word, given in (("--yes", run.yes), ("--take-guessed", run.taken)) if given]
+    return " ".join(words)
 
 
 def resume_with(run: RunRecord, id: str = "") -> str:
@@ -113,7 +129,7 @@ def resume_with(run: RunRecord, id: str = "") -> str:
     without which it would stop at once again."""
     budget = run.options.budget
     doubled = {
-        "the time": ("--budget-time", budget.time_ms and f"{2 * budget.time_ms // 1000}s"),
+        "the time": ("--budget-time", budget.time_ms and f"{-(-2 * budget.time_ms // 1000)}s"),
         "the money": ("--budget-usd", budget.micro_usd and f"{2 * budget.micro_usd / 1e6:g}"),
         "the tokens": ("--budget-tokens", budget.tokens and str(2 * budget.tokens)),
         "the requests": ("--max-turns", budget.turns and str(2 * budget.turns)),

@@ -125,6 +125,8 @@ class RunRecord(NamedTuple):
     worked_ms: int = 0
     # What was checked out when it began; clones on other machines have that.
     commit: str = ""
+    # What its roadmap does not call tasks itself was taken for some when it was started.
+    taken: bool = False
 
 
 # ── what a run tells while it goes on; the words in capitals are those other tools read ──
