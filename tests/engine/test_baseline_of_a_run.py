@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -159,6 +163,64 @@ def test_a_command_without_a_report_that_turns_red_fails_the_work(tmp_path: Path
     place = Place(tmp_path / "workspace", {"Makefile": b"test:\n\ttest ! -e notes.py\n"})
     assert place.drive("Add notes.py", NOTES).state == "FAILED"
     place.hf.close()
+
+
+@contextmanager
+def alternating(pipe: Path) -> Iterator[list[bool]]:
+    """Whoever reads a byte of this pipe gets 0, the next one 1, and so on; what they got so far is given."""
+    os.mkfifo(pipe)
+    told: list[bool] = []
+    over = Event()
+
+    def tell() -> None:
+        while True:
+            fd = os.open(pipe, os.O_WRONLY)  # until somebody reads
+            if not over.is_set():
+                told.append(bool(told) and not told[-1])
+                os.write(fd, b"1" if told[-1] else b"0")
+                waiting = select.poll()
+                waiting.register(fd, 0)
+                waiting.poll()  # until they are gone, or the next byte would be theirs too
+            os.close(fd)
+            if over.is_set():
+                return
+
+    teller = Thread(target=tell)
+    teller.start()
+    try:
+        yield told
+    finally:
+        over.set()
+        os.close(os.open(pipe, os.O_RDONLY))
+        teller.join()
+
+
+FLAKY = """
+import os
+
+def test_flaky():
+    if os.path.exists("notes.py"):
+        with open({pipe!r}, "rb", 0) as pipe:
+            assert pipe.read(1) == b"1"
+"""
+
+
+def test_unrelated_work_lands_beside_a_flaky_test_and_says_so(place: Place, tmp_path: Path) -> None:
+    """A test of the base that passes before the work, and every other time over it: run again, it passes, so the work
+    lands, verified; the line of the task, `tasks` and `show TASK` name it, and not the failures that are old."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    configured(f'[environment]\nreadable = ["{outside}"]\n')
+    (place / "tests/test_flaky.py").write_text(FLAKY.format(pipe=str(outside / "pipe")))
+    with alternating(outside / "pipe") as told:
+        record = place.drive("Add notes.py", NOTES)
+    assert (record.state, record.unverified, told) == ("COMPLETED", "", [False, True]), record
+    words = "flaky, failed once and passed when everything was run again: tests.test_flaky.test_flaky"
+    assert record.because == words
+    for look in (("show", record.task), ("tasks",)):
+        command = [sys.executable, "-m", "holdfast", "-C", str(place.path), *look]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert words in done.stdout, done
 
 
 def test_a_flaky_test_fails_nobodys_work(place: Place, tmp_path: Path) -> None:

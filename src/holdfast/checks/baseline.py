@@ -30,6 +30,7 @@ from holdfast.model.path import printable
 
 # More than these at once are no accident, and running them again would only cost time.
 MOST_FLAKY = 10
+_FLAKY = "flaky, failed once and passed when everything was run again: "
 _NAMED = 5
 _ABOUT_COLLECTING = re.compile(
     r"(?i)\b(?:collect(?:s|ed|ing|ion|able)?|import(?:s|ing)?\s+errors?|ImportError|ModuleNotFoundError)\b"
@@ -164,8 +165,14 @@ def _passed_over(known: tuple[str, ...], flaky: tuple[str, ...], *, collected: b
     elif known:
         said.append(f"{plural(len(known), 'test', 'tests')} failed before this change too: {_names(known)}")
     if flaky:
-        said.append(f"flaky, failed once and passed when everything was run again: {_names(flaky)}")
+        said.append(f"{_FLAKY}{_names(flaky)}")
     return tuple(said)
+
+
+def flaky_told(detail: str) -> str:
+    """What a receipt says of flaky tests, out of its words; empty where it says nothing of any."""
+    _, found, names = detail.partition(_FLAKY)
+    return f"{found}{names.partition('; ')[0]}" if found else ""
 
 
 def _names(names: tuple[str, ...]) -> str:

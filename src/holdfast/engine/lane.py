@@ -36,6 +36,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
+from holdfast.checks.baseline import flaky_told
 from holdfast.engine.branch_lost import require_branch
 from holdfast.engine.checking import Landable, Verified
 from holdfast.engine.difference import past_difference
@@ -218,7 +219,7 @@ class Lane:
 
     def _settled(self, pipeline: Pipeline, order: LandOrder, landed: Landed) -> Landed:
         """L3. What stood so already has no execution, and nothing of ours to commit."""
-        remarks = list(landed.remarks)
+        remarks = [*landed.remarks, *_flaky(pipeline, landed.execution)]
         left = open_tasks(pipeline, order.order, order.roadmap, landed.execution)
         if left:
             remarks.append(f"nothing in it is about {', '.join(left)}, which stays open")
@@ -288,6 +289,13 @@ def open_tasks(pipeline: Pipeline, order: Order, roadmap: str, execution: str) -
     # Something landed and passed the checks: where it shows nothing else, it is the first task that lacks nothing.
     first = next((id for id in asked if id not in lacking), "")
     return tuple(id for id in asked if id not in (shown or {first}))
+
+
+def _flaky(pipeline: Pipeline, execution: str) -> tuple[str, ...]:
+    """Tests that failed over what landed, and passed when they were run again: whoever looks at the task is told."""
+    document = pipeline.records.execution(execution)[1] if execution else None
+    told = (flaky_told(str(row["detail"])) for row in (document or {}).get("receipts", ()))
+    return tuple(dict.fromkeys(filter(None, told)))
 
 
 def _tasks_of(pipeline: Pipeline, order: Order, roadmap: str) -> list[Task]:
