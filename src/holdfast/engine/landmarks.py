@@ -135,9 +135,8 @@ def _commits(pipeline: Pipeline, row: Row, roadmap: str, words: str, trailers: T
 def _boxed(pipeline: Pipeline, execution: str, edit: Change) -> tuple[Change, Kept]:
     """What an execution wrote into the roadmap, with the boxes as they stand now (N4); as it landed where its text is
     not kept, or where there is no roadmap any more."""
-    past = _past(pipeline, execution)
-    landed_text = next(new.data for _, _, new in past.compared([edit]))
-    if edit.post is None or edit.post.kind != "file" or landed_text is None:
+    landed_text = _text(_past(pipeline, execution), edit)
+    if edit.post is None or landed_text is None:
         return edit, nothing_kept
     try:
         now = boxes(RoadmapFile(pipeline.site, edit.path).read()[0], edit.path)
@@ -174,6 +173,23 @@ def _recalled(part: Part, commit: Commit, tick: Change | None) -> Commit:
 def changes_of(pipeline: Pipeline, execution: str) -> tuple[Change, ...]:
     """What an execution changed, from the log that the ledger vouches for."""
     return tuple(_past(pipeline, execution).changes) if pipeline.records.row(execution).changes else ()
+
+
+def text_left(pipeline: Pipeline, execution: str, path: str) -> bytes | None:
+    """What an execution wrote to this path; None where it wrote nothing there. Blocked where that is kept no more."""
+    past = _past(pipeline, execution)
+    edit = next((change for change in past.changes if change.path == path and change.post is not None), None)
+    if edit is None:
+        return None
+    text = _text(past, edit)
+    if text is None:
+        raise Blocked(f"what {execution} wrote to {printable(path)} is kept no more")
+    return text
+
+
+def _text(past: PastDifference, edit: Change) -> bytes | None:
+    is_file = edit.post is not None and edit.post.kind == "file"
+    return next(new.data for _, _, new in past.compared([edit])) if is_file else None
 
 
 def _past(pipeline: Pipeline, execution: str) -> PastDifference:

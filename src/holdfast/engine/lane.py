@@ -40,7 +40,7 @@ from holdfast.checks.baseline import flaky_told
 from holdfast.engine.branch_lost import require_branch
 from holdfast.engine.checking import Landable, Verified
 from holdfast.engine.difference import past_difference
-from holdfast.engine.landmarks import files_of, remarks_on
+from holdfast.engine.landmarks import files_of, remarks_on, text_left
 from holdfast.engine.looked_up import missing_files
 from holdfast.engine.measuring import MOST_EVIDENCE, failed_check
 from holdfast.engine.orders import Asked, LandAnswer, Landed, LandOrder, Order, Unlanded, plan_of
@@ -67,6 +67,7 @@ from holdfast.errors import (
 from holdfast.gates.evidence import compared
 from holdfast.gates.report_rules import UNMET
 from holdfast.gates.secrets import masked
+from holdfast.intake.roadmap import boxes
 from holdfast.model.changeset import ChangeSet, change_set
 from holdfast.model.decision import Decision
 from holdfast.model.execution import Receipt
@@ -224,10 +225,7 @@ class Lane:
         if left:
             remarks.append(f"nothing in it is about {', '.join(left)}, which stays open")
         if set(order.tick).difference(left) and order.roadmap:
-            done = {task: True for task in order.tick if task not in left}
-            _tried(
-                remarks, "not ticked", lambda: RoadmapFile(pipeline.site, order.roadmap).tick(pipeline, done, order.by)
-            )
+            _tried(remarks, "not ticked", lambda: _ticked(pipeline, order, landed.execution, left))
         made: list[Commit] = []
         if order.checkpoint and landed.execution:
             tasks = [task for task in (order.order.task, *order.order.together) if task not in left]
@@ -328,12 +326,20 @@ def _added_by(pipeline: Pipeline, execution: str) -> dict[str, str]:
     }
 
 
+def _ticked(pipeline: Pipeline, order: LandOrder, execution: str, left: Sequence[str]) -> None:
+    """L7. Whoever did the work may have ticked what stays open, too."""
+    text = text_left(pipeline, execution, order.roadmap) if execution and left else None
+    claimed = boxes(text, order.roadmap) if text is not None else {}
+    wanted = {task: task not in left for task in order.tick if task not in left or claimed.get(task)}
+    RoadmapFile(pipeline.site, order.roadmap).tick(pipeline, wanted, order.by)
+
+
 def _unticked(pipeline: Pipeline, order: LandOrder, gone: Unlanded) -> Unlanded:
     """Whoever was killed after the landing may have ticked its box."""
-    remarks, boxes = [gone.because], dict.fromkeys(order.tick, False)
-    if boxes and order.roadmap:
+    remarks, empty = [gone.because], dict.fromkeys(order.tick, False)
+    if empty and order.roadmap:
         file = RoadmapFile(pipeline.site, order.roadmap)
-        _tried(remarks, "its box stays as it is", lambda: file.tick(pipeline, boxes, order.by))
+        _tried(remarks, "its box stays as it is", lambda: file.tick(pipeline, empty, order.by))
     return gone._replace(because="; ".join(remarks))
 
 
