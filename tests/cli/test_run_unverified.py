@@ -77,3 +77,29 @@ def test_the_users_configuration_lets_it_land(guarded: Any) -> None:
     done = here.fresh("run", "--agent", "mine", "--yes")
     assert done.status == 0, done.err
     assert "1 of them unverified" in done.out and len(commits(here)) == 2
+
+
+def test_a_command_that_was_red_before_waits_and_lands_with_an_answer(guarded: Any) -> None:
+    """`make test` fails before and after: the run waits whatever it was told; a person's yes lands it, marked."""
+    here = mapped(guarded, "Create a.py")
+    (here.directory / "Makefile").write_text("test:\n\tfalse\n")
+    git(here, "commit", "-qam", "red tests")
+    why = "unverified: `make test` failed before this change too"
+    done = here.fresh("run", "--agent", "mine", "--yes")
+    assert done.status == 3 and f"needs you: {why}" in done.out, done.err
+    assert here("review", "1.1", "--yes").status == 0
+    done = here.fresh("resume", "--yes")
+    assert done.status == 0 and "1 of them unverified" in done.out, done.err
+    assert f"Holdfast-U{why[1:]}" in git(here, "log", "-1", "--format=%B")
+
+
+def test_apply_asks_about_what_was_red_before(guarded: Any) -> None:
+    """Without a yes it ends with exit 3 and the reason; with one it lands."""
+    here = mapped(guarded, "Create a.py")
+    (here.directory / "Makefile").write_text("test:\n\tfalse\n")
+    change = here.directory / "change.yaml"
+    change.write_text("intent: notes\nsteps:\n  - write: notes.txt\n    content: x\nverify: Run all checks\n")
+    done = here("apply", str(change))
+    assert done.status == 3 and "`make test` failed before this change too" in done.out + done.err, done.err
+    assert here("apply", str(change), "--yes").status == 0
+    assert (here.directory / "notes.txt").exists()

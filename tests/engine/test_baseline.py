@@ -126,8 +126,8 @@ def test_a_flaky_test_is_recognised(project: Watched, tmp_path: Path) -> None:
     assert "flaky, failed once and passed when everything was run again: tests.test_flaky.test_flaky" in detail
 
 
-def test_a_command_without_a_report_is_never_forgiven(project: Watched) -> None:
-    """What fails before and after, and names no tests, fails the change."""
+def test_a_configured_command_is_never_forgiven(project: Watched) -> None:
+    """Somebody named it: failing before and after, it fails the change."""
     configured('[checks]\nrun = [["false"]]\n')
     plan = Plan("a test", (put("notes.py", b"x = 1\n"),), words=("Run all checks",))
     verified = project.hf.verify(project.hf.simulate(plan))

@@ -148,11 +148,11 @@ def test_a_suite_that_is_made_collectable_is_good(tmp_path: Path, tools: None) -
 
 
 def test_tests_without_a_report_that_fail_before_are_told(tmp_path: Path, tools: None) -> None:
-    """They name none that could be forgiven: the run says so as it begins, and nothing lands."""
+    """They name none that could be forgiven: the run says so as it begins, and the work waits for a person."""
     place = Place(tmp_path / "workspace", {"Makefile": b"test:\n\tfalse\n"})
-    assert place.drive("Add notes.py", NOTES).state == "FAILED"
+    assert place.drive("Add notes.py", NOTES).state == "NEEDS_REVIEW"
     assert (
-        "before anything is done: the tests of make test fail, and name none: every change fails while they do"
+        "before anything is done: the tests of make test fail, and name none: while they do, they verify nothing"
         in place.checks
     )
     place.hf.close()

@@ -482,7 +482,7 @@ def test_a_failing_check_that_prints_a_secret_tells_the_agent_nothing_of_it(tmp_
     """The evidence is made of logs, and those are masked before they are cut."""
     test = TEST + f"        print('{SHAPED}')\n        self.fail()\n".encode()
     ground = project(tmp_path / "workspace", {**FILES, "tests/test_app.py": test})
-    error = refused(ground, ScriptedAgent(MEND))
+    error = refused(ground, ScriptedAgent(MEND), Given(task="Let all tests pass."))
     assert "A check failed" in error.message
     assert SHAPED not in str(delegations(ground)) + error.message
 

@@ -109,7 +109,8 @@ def test_the_evidence_is_bounded_and_masked(ground: Ground) -> None:
     secret = "ghp_" + "a1B2" * 9
     body = f'        self.fail("{secret}" + "x" * 99999)\n'
     test = f"import unittest\nclass T(unittest.TestCase):\n    def test_t(self):\n{body}"
-    answer = done(ground, *GOOD, WriteFile("tests/test_more.py", test))
+    order = ORDER._replace(words=f"{ORDER.words} Let all tests pass.")
+    answer = done(ground, *GOOD, WriteFile("tests/test_more.py", test), order=order)
     assert isinstance(answer, Unworked) and secret not in json.dumps(answer)
     assert len(answer.evidence) <= MOST_EVIDENCE
 

@@ -5,15 +5,17 @@
 
 Invariants
   N1  Only tests that a report names are forgiven, by name, and only those that failed on the base in the same run.
-      A command without a report, a run that broke, a check that a plan names are never forgiven; nor is anything
+      A run that broke and a check that a plan, a task or the configuration names are never forgiven; nor is anything
       where somebody said how many tests may fail.
   N2  What a task was to mend is not forgiven: a test that its words name, and every test where they speak of failing
-      ones.
+      ones; a command that they name, whose level they speak of, or whose output has a test or a call that they name.
   N3  A test is flaky if it failed and then passed over the same tree. Everything is run again, never the test alone:
       alone it would pass although another test breaks it.
   N4  A test that passed on the base and is not run any more is missed, by name (its parameters may have other values,
       but not fewer of them), unless the change edits the file that it stood in: then the gate asks a person.
   N5  Where the base's tests could not be collected, collecting them is the check: what fails then never ran before.
+  N6  A command without a report that failed on the base and fails now, as the same command, is not held against the
+      change and proves nothing: what it stands on makes the whole change unverified.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from holdfast.checks.attempt import plural, shown
+from holdfast.checks.attempt import REPORTS, plural, shown
 from holdfast.checks.junit import Case, Results
 from holdfast.model.execution import Receipt
 from holdfast.model.path import printable
@@ -41,12 +43,23 @@ _ABOUT_FAILURES = re.compile(
     r"|\btests?\b[^.;\n]{0,60}\b(?:fail(?:s|ed|ing|ures?)?|broken|red|pass(?:es)?|green)\b"
 )
 
+# `answer()`, `test_answer`, `TestAnswer`
+_NAMED_IN_CODE = re.compile(r"\b(?:\w+(?=\(\))|test_\w+|Test[A-Z]\w*)")
+_ABOUT_LEVEL = {
+    "imports": re.compile(r"(?i)\b(?:import errors?|broken imports?|ImportError|ModuleNotFoundError)\b"),
+    "types": re.compile(r"(?i)\btyp(?:e|ing)[ -]?(?:check\w*|errors?|hints?|annotations?)\b"),
+    "tests": _ABOUT_FAILURES,
+    "lint": re.compile(r"(?i)\b(?:lint\w*|code style|style (?:errors?|warnings?|checks?))\b"),
+}
+
 
 class Ran(NamedTuple):
-    """One run of tests: of the `number`-th receipt.
+    """One run of tests, or of another check that was found in the tree: of the `number`-th receipt.
 
     `otherwise_good`: it would have passed but for the tests that failed, and nobody said how many may.
-    `collected`: it got as far as running tests. Without a `report` there are no results, only whether it passed.
+    `collected`: it got as far as running tests.
+    Without a `report` there are no results, only whether it passed; `otherwise_good` then says that it ended by itself
+    and that nobody asked for it by name. `name` is the command as a person would say it.
     """
 
     number: int
@@ -57,6 +70,8 @@ class Ran(NamedTuple):
     passed: bool = False
     collected: bool = True
     report: bool = True
+    level: str = "tests"
+    name: str = ""
 
     @property
     def key(self) -> tuple[str, tuple[str, ...]]:
@@ -149,10 +164,35 @@ def blamed(receipt: Receipt, new: tuple[str, ...], known: tuple[str, ...]) -> Re
     return receipt._replace(detail="; ".join((receipt.detail, *words)))
 
 
+def unproven(receipt: Receipt, after: Ran, before: Ran, words: str, log: bytes) -> Receipt:
+    """One without a report that failed: let pass as proof of nothing where it failed before too (N6)."""
+    if before.passed or not before.otherwise_good or _is_about(words, after, log):
+        return receipt
+    why = f"`{printable(after.name)}` failed before this change too"
+    return receipt._replace(passed=True, detail=f"{receipt.detail}; it failed before this change too", unverified=why)
+
+
+def is_unreported(receipt: Receipt) -> bool:
+    """Of a check that was found in the tree, names no tests, and came to its own end?"""
+    found = receipt.origin == "detected" and receipt.kind in _ABOUT_LEVEL and receipt.exit_code is not None
+    return found and not any(REPORTS in word for word in receipt.command)
+
+
+def _is_about(words: str, ran: Ran, log: bytes) -> bool:
+    """N2, for a command."""
+    if set(_NAMED_IN_CODE.findall(words)).intersection(re.findall(r"\w+", log.decode("utf-8", "replace"))):
+        return True
+    modules = [name for option, name in zip(ran.command, ran.command[1:], strict=False) if option == "-m"]
+    if ran.name in words or any(re.search(rf"\b{re.escape(name)}\b", words) for name in modules):
+        return True
+    about = _ABOUT_LEVEL.get(ran.level)
+    return about is not None and about.search(words) is not None
+
+
 def as_before(ran: Ran) -> str:
     """How the tests stand before anything is done, as a sentence."""
     if not ran.report:
-        how = "pass" if ran.passed else "fail, and name none: every change fails while they do"
+        how = "pass" if ran.passed else "fail, and name none: while they do, they verify nothing"
         return f"before anything is done: the tests of {shown(ran.command)} {how}"
     failed = f": {_names(ran.results.failed)}" if ran.results.failed else ""
     return f"before anything is done: {ran.results.summary}{failed}"

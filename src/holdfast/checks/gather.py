@@ -239,12 +239,21 @@ class _Gathering:
             self._could_not(NotRun(check.level, check.root, f"{_named(check)} had nothing to judge{_after(last)}"))
         else:
             attempt, note = self._judged(check, argv, attempt)
-            if check.level == "tests" and (not self.ran or self.ran[-1].number != len(self.receipts)):
-                self.ran.append(Ran(len(self.receipts), check.root, argv, Results(()), False, report=False))
-            if check.level == "tests":
-                self.ran[-1] = self.ran[-1]._replace(passed=attempt.passed)
+            if check.level not in (*FLOOR, "acceptance"):
+                if not self.ran or self.ran[-1].number != len(self.receipts):
+                    is_open = self._is_open(check, attempt)
+                    self.ran.append(Ran(len(self.receipts), check.root, argv, Results(()), is_open, report=False))
+                self.ran[-1] = self.ran[-1]._replace(passed=attempt.passed, level=check.level, name=_named(check))
             said = f"{_named(check)} {attempt.said} ({duration(took_ms)}){note}{attempt.remarks}"
             self._keep(check.level, argv, attempt, took_ms, said, self._origin(check))
+
+    def _is_open(self, check: Check, attempt: Attempt) -> bool:
+        """Was it merely found, and did it come to its own end? It should not have left a report: then it broke."""
+        criteria = self._wanted.criteria
+        asked = check.level in self._wanted.levels or bool(check.junit)
+        bounded = criteria.minimum_coverage is not None or criteria.maximum_failures is not None
+        ended = attempt.exit_code is not None and not attempt.timed_out and not attempt.survived
+        return ended and not asked and not (bounded and check.level == "tests")
 
     def trial(self, check: Check, within_ms: int) -> Tried:
         """At least once around what is left of the time, each probe has a bound of its own."""

@@ -101,7 +101,7 @@ class Verification(NamedTuple):
     receipts: tuple[Receipt, ...] = ()
     not_run: tuple[NotRun, ...] = ()
     reason: str = ""
-    # The runs of tests that left a report.
+    # The runs of everything that was found in the tree, but for files and syntax.
     ran: tuple[Ran, ...] = ()
 
     @property

@@ -107,7 +107,9 @@ def _commit(pipeline: Pipeline, repository: Repository, row: Row, known: dict[st
     back = [known[id] for id in ids_of(row, "undoes") if id in known]
     words = f"{row.intent}\n\nThis takes back commit {' '.join(back)}." if back else row.intent
     document = pipeline.records.execution(row.id)[1] or {}
-    unverified = "" if back or document.get("receipts") else "no check ran"
+    receipts = document.get("receipts", [])
+    doubt = next((row["unverified"] for row in receipts if row.get("unverified")), "")
+    unverified = "" if back else doubt if receipts else "no check ran"
     trailers = Trailers(row.id, str(row.summary["change_set"]), undoes=" ".join(back), unverified=unverified)
     return checkpoint(repository, Landing(changes_of(pipeline, row.id), words, trailers, row.at_ns // 10**9))
 

@@ -36,6 +36,7 @@ from holdfast.checks.baseline import (
     missed,
     missing,
     told_gone,
+    unproven,
 )
 from holdfast.checks.baseline import compared as compared_with_base
 from holdfast.checks.confine import confined, written_to
@@ -80,6 +81,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 # Files at the top of a tree that can say that examples in documentation are run.
 _SAYING_DOCTESTS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini", "conftest.py", "Makefile")
 _NOTHING = change_set(())
+_TESTS: tuple[Level, ...] = ("tests",)
 # Long enough to collect tens of thousands of tests; whoever waits for it wants to begin.
 TRIAL_MS = 30_000
 _ANYTHING = "\x01"
@@ -126,11 +128,22 @@ class Verified(NamedTuple):
     @property
     def proofs(self) -> tuple[Receipt, ...]:
         """The checks that ran and can say "it works". That files exist and parse is no such word."""
-        return tuple(receipt for receipt in self.receipts if receipt.passed and receipt.kind in VERIFYING_KINDS)
+        return tuple(
+            receipt
+            for receipt in self.receipts
+            if receipt.passed and receipt.kind in VERIFYING_KINDS and not receipt.unverified
+        )
+
+    @property
+    def doubt(self) -> str:
+        """Why the checks that passed do not verify it: one failed before too (N6 of `baseline`)."""
+        return _doubt_of(self.receipts)
 
     def why_unverified(self, tree: str) -> str:
         """Why nothing says that this tree works; empty where a check passed on it that somebody chose. What only the
         project's own file names, or whoever did the work, proves nothing (Y2 of `levels`)."""
+        if self.doubt:
+            return self.doubt
         chosen = [proof for proof in self.proofs if proof.origin in _CHOSEN]
         if tree and any(proof.tree_digest == tree for proof in chosen):
             return ""
@@ -144,7 +157,7 @@ class Verified(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What checks came to; as in `Verified`. `ran` are the runs of tests with a report, numbered as the receipts."""
+    """What checks came to; as in `Verified`. `ran` are those that were found, numbered as the receipts."""
 
     receipts: tuple[Receipt, ...]
     unverified: str = ""
@@ -164,14 +177,14 @@ class Standing(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """What is checked as what tree; with `base_tests`, only by tests, and by none that is new; with `only_tests`, by
-    the tests that are found. `forgives` what failed before (R5)."""
+    """What is checked as what tree; with `base_tests`, only by tests, and by none that is new; with `only`, by what is
+    found of these levels. `forgives` what failed before (R5)."""
 
     plan: Plan
     landable: Landable
     digest: str = ""
     base_tests: bool = False
-    only_tests: bool = False
+    only: tuple[Level, ...] = ()
     forgives: bool = True
     new_paths: frozenset[str] = frozenset()
 
@@ -186,27 +199,38 @@ class _Look(NamedTuple):
 
 
 class _Judging:
-    """The runs of tests of one look, each judged by that of the base (R5). `again`: everything once more."""
+    """The runs of one look, each judged by that of the base (R5). `again`: all tests once more."""
 
     def __init__(
-        self, part: _Part, found: _Found, base: Mapping[object, Ran], again: Callable[[], tuple[Ran, ...]]
+        self,
+        part: _Part,
+        found: _Found,
+        base: Mapping[object, Ran],
+        again: Callable[[], tuple[Ran, ...]],
+        log_of: Callable[[Receipt], bytes],
     ) -> None:
-        self._part, self._found, self._base, self._run = part, found, base, again
+        self._part, self._found, self._base, self._run, self._log_of = part, found, base, again, log_of
         self._words = " ".join(step.stated for step in part.plan.steps if isinstance(step, Agent))
         self._receipts, self._ran = list(found.receipts), list(found.ran)
         self._again: dict[object, Ran] | None = None
 
     @property
     def found(self) -> _Found:
-        return self._found._replace(receipts=tuple(self._receipts), ran=tuple(self._ran))
+        why = "; ".join(filter(None, (self._found.unverified, _doubt_of(self._receipts))))
+        return self._found._replace(receipts=tuple(self._receipts), ran=tuple(self._ran), unverified=why)
 
     def judge(self, each: Ran) -> None:
         earlier = self._base.get(each.key)
         if earlier is None:
             return
+        if not each.report:
+            receipt = self._receipts[each.number]
+            if not receipt.passed:
+                self._receipts[each.number] = unproven(receipt, each, earlier, self._words, self._log_of(receipt))
+            return
         if not self._receipts[each.number].passed:
             self._failed(each, earlier)
-        if self._receipts[each.number].passed and each.report and earlier.collected:
+        if self._receipts[each.number].passed and earlier.collected:
             self._complete(each, earlier)
 
     def _failed(self, each: Ran, earlier: Ran) -> None:
@@ -430,6 +454,8 @@ class Checking:
             for receipt in ran.receipts
         )
         passed = all(receipt.passed for receipt in receipts)
+        if passed and (doubt := _doubt_of(receipts)):
+            return base._replace(why_not_run=doubt)
         base = base._replace(outcome="passed" if passed else "failed", receipts=receipts)
         return compared(base, ran.cases, found.cases)
 
@@ -441,24 +467,28 @@ class Checking:
         if not part.forgives or not all(each.otherwise_good for each in failed):
             return found
         base = self._baseline_known(before)
-        if any(each.key not in base for each in failed):
-            base = self._baseline(before, part, run)
+        unknown = {each.level for each in failed if each.key not in base}
+        if unknown:
+            base = self._baseline(before, part, run, tuple(level for level in LEVELS if level in unknown))
         if not base:
             return found
-        judging = _Judging(part, found, base, lambda: run(part._replace(only_tests=True)).ran)
+        judging = _Judging(part, found, base, lambda: run(part._replace(only=_TESTS)).ran, self._log_of)
         for each in found.ran:
             judging.judge(each)
         return judging.found
 
-    def _baseline(self, before: _Look, part: _Part, run: Callable[[_Part], _Found]) -> Mapping[object, Ran]:
-        """The same runs of tests on the untouched base; nothing where they cannot be made."""
+    def _baseline(
+        self, before: _Look, part: _Part, run: Callable[[_Part], _Found], levels: tuple[Level, ...]
+    ) -> Mapping[object, Ran]:
+        """The same runs of these levels on the untouched base; nothing where they cannot be made."""
         paths = (*part.landable.beside, *part.landable.change_set.paths)
-        asked, known = (*self._place_of(before.tree.digest), *paths), self._baseline_known(before)
+        asked, known = (*self._place_of(before.tree.digest), *levels, *paths), self._baseline_known(before)
         if asked not in _ASKED or not known:
             untouched = Landable(_NOTHING, {}, {}, paths)
-            self._progress("verify: the tests as they were before the change", 0, 1)
+            what = "tests" if levels == _TESTS else "checks"
+            self._progress(f"verify: the {what} as they were before the change", 0, 1)
             try:
-                ran = run(_Part(part.plan, untouched, before.tree.digest, only_tests=True)).ran
+                ran = run(_Part(part.plan, untouched, before.tree.digest, only=levels)).ran
             except Interrupted:
                 raise
             except (HoldfastError, OSError):
@@ -499,8 +529,14 @@ class Checking:
         """What the tests say that the work of an agent would have, on the workspace as it is; a sentence for each run.
         Where something landed last, its receipts say it."""
         part, before = _Part(_BY_AN_AGENT, Landable(_NOTHING, {}, {}, (_ANYTHING, *beside))), self._look()
-        known = self._baseline_known(before) or self._baseline(before, part, self._in_fresh_shadow)
-        return tuple(map(as_before, known.values()))
+        known = self._tests_known(before)
+        if not known:
+            self._baseline(before, part, self._in_fresh_shadow, _TESTS)
+            known = self._tests_known(before)
+        return tuple(map(as_before, known))
+
+    def _tests_known(self, before: _Look) -> tuple[Ran, ...]:
+        return tuple(ran for ran in self._baseline_known(before).values() if ran.level == "tests")
 
     def _without_tests(self, plan: Plan, landable: Landable, tests: Touched, before: _Look) -> _Part:
         part = self.without(landable, tests.left_out)
@@ -600,7 +636,7 @@ class Checking:
         with tree_in(view) as tree:
             ground = self._ground(view, tree, environment, digest)
             receipts = verify(
-                () if part.only_tests else _own_checks_of(part, asked),
+                () if part.only else _own_checks_of(part, asked),
                 directory=self._site.seen_at,
                 tree_digest=digest,
                 save_log=self._save_log,
@@ -614,8 +650,8 @@ class Checking:
             wanted = _wanted(plan, asked, settings.checks)
             if part.base_tests:
                 wanted = _tests_alone(wanted, part.new_paths)
-            if part.only_tests:
-                wanted = _runs_of_tests(wanted)
+            if part.only:
+                wanted = _only(wanted, part.only)
             found = gather(
                 ground, paths, wanted, lambda done, total, text: self._progress(f"verify: {text}", done, total)
             )
@@ -665,6 +701,9 @@ class Checking:
             )
         return _Found(receipts, "the checks ran without a sandbox")
 
+    def _log_of(self, receipt: Receipt) -> bytes:
+        return Blobs(self._site.state).get(receipt.log_digest) if receipt.log_digest else b""
+
     def _save_log(self, data: bytes) -> str:
         return Blobs(self._site.state).put(data)
 
@@ -709,10 +748,14 @@ def _tests_alone(wanted: Wanted, new: frozenset[str]) -> Wanted:
     )
 
 
-def _runs_of_tests(wanted: Wanted) -> Wanted:
-    """The same commands as with all that is wanted, and nothing else."""
+def _only(wanted: Wanted, levels: tuple[Level, ...]) -> Wanted:
+    """Of what is found, the same commands of these levels as with all that is wanted, and nothing else."""
     criteria = wanted.criteria._replace(required=())
-    return wanted._replace(levels=(), expected=(), commands=(), criteria=criteria, among=("tests",))
+    return wanted._replace(levels=(), expected=(), commands=(), criteria=criteria, among=levels)
+
+
+def _doubt_of(receipts: Iterable[Receipt]) -> str:
+    return next((receipt.unverified for receipt in receipts if receipt.unverified), "")
 
 
 def _names_any(argv: tuple[str, ...], paths: frozenset[str]) -> bool:

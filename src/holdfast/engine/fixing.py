@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from holdfast.agents.protocol import Agent, Person, Watcher
+from holdfast.checks.baseline import is_unreported
 from holdfast.checks.kinds import KINDS
 from holdfast.engine.change_patch import patch_of
 from holdfast.engine.checking import Landable, ShadowKind, Verified
@@ -217,10 +218,18 @@ class _Fixing:
         before = Counter((one.kind, one.command) for one in self._broken.receipts)
         mine = self._broken.receipt.kind, self._broken.receipt.command
         same = [one for one in found if (one.kind, one.command) == mine]
-        failed = next((one for one in found if not one.passed), None)
+        failed = next((one for one in found if not one.passed and not self._was_red(one)), None)
+        failed = failed or next((one for one in same if one.unverified), None)
         if failed is not None:
             return printable(failed.detail)
         return "" if len(same) >= before[mine] else f"{printable(' '.join(mine[1]))} did not run again"
+
+    def _was_red(self, receipt: Receipt) -> bool:
+        """Another check without a report, which failed before this repair too (N6 of `checks.baseline`)."""
+        key = receipt.kind, receipt.command
+        mine = self._broken.receipt.kind, self._broken.receipt.command
+        earlier = (one for one in self._broken.receipts if (one.kind, one.command) == key)
+        return key != mine and is_unreported(receipt) and any(not one.passed and is_unreported(one) for one in earlier)
 
     def _decides(self, change: Change) -> bool:
         """Is it about what decides whether the check passes: an old test, or a file that settings of tests are in?"""

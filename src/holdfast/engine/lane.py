@@ -414,10 +414,11 @@ def _standing(pipeline: Pipeline, land: LandOrder, plan: Plan) -> Landed | Unlan
         return _failed_checks(pipeline, failed)
     if missing := _missing_of(pipeline, land.order, land.roadmap, _NOTHING):
         return _missing(missing)
-    if not verified.proofs and not land.order.unverified_because:
-        nobody = "the workspace stood so already, and no check says that it is done"
+    if (verified.doubt or not verified.proofs) and not land.order.unverified_because:
+        because = f": {verified.doubt}" if verified.doubt else ""
+        nobody = f"the workspace stood so already, and no check says that it is done{because}"
         return Unlanded("unknown", nobody, nobody, final=True)
-    why = "" if verified.proofs else f"skipped: {land.order.unverified_because}"
+    why = "" if verified.proofs and not verified.doubt else f"skipped: {land.order.unverified_because}"
     return Landed("", "", 0, ("the workspace stood so already",), unverified=why)
 
 

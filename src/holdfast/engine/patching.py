@@ -301,6 +301,9 @@ class Patches:
         receipts = document.get("receipts", []) if document is not None else None
         if receipts is None:
             return False, "unverified: what its checks came to is not known any more"
+        doubt = next((one["unverified"] for one in receipts if one.get("unverified")), "")
+        if doubt:
+            return False, f"unverified: {doubt}"
         proofs = [one["passed"] for one in receipts if one["kind"] in VERIFYING_KINDS]
         if not proofs:
             return False, "unverified: no check ran"

@@ -75,7 +75,9 @@ def _entry(pipeline: Pipeline | None, commit: Incoming) -> _Entry:
     if receipts is None:
         return _Entry(commit.id, title, task, (), "not landed by Holdfast here, so nothing is known of its checks")
     passed = [
-        " ".join(map(str, words)) for row in receipts if row["passed"] and isinstance(words := row["command"], list)
+        " ".join(map(str, words))
+        for row in receipts
+        if row["passed"] and not row.get("unverified") and isinstance(words := row["command"], list)
     ]
     why = one_line(trailer(commit.message, "Holdfast-Unverified"), _LONGEST)
     undo = trailer(commit.message, "Holdfast-Undoes")

@@ -6,6 +6,7 @@ Invariants
   E3  A check proves something if it passed on exactly the tree that would land, and somebody other than those it
       judges has chosen it: it was found in the tree, or stands in the user's or the managed configuration.
       A person's own plan may vouch for itself where policy only asks; a project and an agent never can.
+  E4  A check that failed on the base too, and names no tests, says neither yes nor no: with one, nothing is verified.
 """
 
 from __future__ import annotations
@@ -95,12 +96,18 @@ class Evidence:
             receipt
             for receipt in self.receipts
             if receipt.passed and receipt.kind in VERIFYING_KINDS and receipt.tree_digest == tree and tree
+            if not receipt.unverified
         )
 
+    @property
+    def doubt(self) -> str:
+        """Why nobody can tell whether it works, although checks passed: one of them failed before too (E4)."""
+        return next((receipt.unverified for receipt in self.receipts if receipt.unverified), "")
+
     def is_verified(self, *, by_its_plan: bool) -> bool:
-        """At least one of them was chosen by somebody who is believed (E3)."""
+        """At least one of them was chosen by somebody who is believed (E3), and there is no doubt (E4)."""
         trusted = TRUSTED_ORIGINS | {"plan"} if by_its_plan and not self.by_agent else TRUSTED_ORIGINS
-        return any(receipt.origin in trusted for receipt in self.proofs())
+        return not self.doubt and any(receipt.origin in trusted for receipt in self.proofs())
 
     def new_content(self) -> Iterator[Change]:
         return new_content(self.change_set.changes)

@@ -221,6 +221,8 @@ def _verification(case: Case) -> Iterator[Said]:
 
 def _why_unverified(case: Case) -> str:
     evidence = case.evidence
+    if evidence.doubt:
+        return f"unverified: {evidence.doubt}"
     if evidence.proofs():
         own = any(receipt.origin == "plan" for receipt in evidence.proofs())
         whom = "the plan" if own else "the project"
