@@ -239,3 +239,51 @@ def test_what_go_says_tells_whether_a_test_ran(output: str, judged: bool) -> Non
     """go test exits with 0 for packages without tests; only a package that says ok has been tested."""
     (check,) = [check for check in found({"go.mod": "module x\n"}).checks if check.level == "tests"]
     assert bool(re.search(check.shows, output, re.MULTILINE)) is judged
+
+
+# ── a folder with nothing but tests ──
+
+
+def bare(files: Mapping[str, str], *touched: str) -> tuple[str, ...]:
+    """What pytest is told to look at."""
+    (check,) = [check for check in found(files, *touched).checks if check.level == "tests"]
+    assert check.argv[:4] == ("python3", "-m", "pytest", "-q")
+    return check.files
+
+
+def test_a_folder_with_nothing_but_tests_is_a_project() -> None:
+    """pytest is told each file; nothing of other people's code, nothing in hidden folders."""
+    files = dict.fromkeys(("a.py", "test_a.py", "sub/b_test.py", "sub/helper.py", ".x/test_b.py", "venv/test_c.py"), "")
+    assert bare(files, "a.py") == ("test_a.py", "sub/b_test.py")
+
+
+def test_projects_below_keep_their_tests_to_themselves() -> None:
+    """A change beside them runs none of theirs: what they need is said in their own settings."""
+    files = dict.fromkeys(("a.py", "test_a.py", "pkg/setup.py", "pkg/test_b.py", "pkg/tests/test_c.py"), "")
+    assert bare(files, "a.py") == ("test_a.py",)
+
+
+def test_it_is_none_beside_another_project() -> None:
+    """Neither at the top, nor where the change is in a project below; nor without any test file."""
+    for files, touched in (
+        ({"test_a.py": "", "a.py": "", "go.mod": ""}, "a.py"),
+        ({"test_a.py": "", "web/package.json": "{}", "web/a.js": ""}, "web/a.js"),
+        ({"a.py": "", "attest.py": ""}, "a.py"),
+    ):
+        assert not [check for check in found(files, touched).checks if check.files]
+
+
+def test_the_command_stays_the_same_when_tests_come_and_go() -> None:
+    """Two runs are compared by their command, which does not hold the files."""
+    one, two = ({"test_a.py": "", "a.py": ""}, {"test_b.py": "", "a.py": ""})
+    assert command(found(one, "a.py"), "tests") == command(found(two, "a.py"), "tests")
+
+
+def test_a_look_without_an_end_chooses_nothing() -> None:
+    """With more folders or more test files than are looked at, no test is run, and the reason is told."""
+    many = {"test_a.py": "", **{f"d{number}/x": "" for number in range(600)}}
+    large = {f"test_{number}.py": "" for number in range(400)}
+    for files in (many, large):
+        detected = found(files, "a.py")
+        assert not [check for check in detected.checks if check.level == "tests"]
+        assert any("not looked for to the end" in item.detail for item in detected.not_run)

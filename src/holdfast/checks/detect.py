@@ -8,6 +8,7 @@ Invariants
       package runs the outer project's checks too. What lies beside it is not run.
   Z3  Directories of other people's code (node_modules, vendor, ...) hold no projects of ours.
   Z4  The tree decides, as it stands after the change. A change to what decides is named in `redefined`.
+  Z5  Where there is no project at all, the test files of the workspace are one (`kinds.bare`): a bounded look.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.checks.kinds import KINDS
+from holdfast.checks.kinds.bare import bare_tests
 from holdfast.checks.kinds.make import MAKE
 from holdfast.checks.levels import LEVELS, WITHIN_MS, Check, NotRun
 from holdfast.checks.project import Found, Kind, Place
@@ -73,6 +75,8 @@ def detect(
             more = [item for item in kind.checks(place) if kind is not MAKE or not _has(found, root, item.level)]
             found += more
             redefined |= {path for path in paths if path.startswith(prefix) and _decides(kind, path[len(prefix) :])}
+    if projects_too and paths and not projects:
+        found += bare_tests(Place(tree, "", there), _FOREIGN, _is_project)
     found += [Check("acceptance", "", argv, "configured", argv[0]) for argv in custom]
     ordered = sorted(found, key=lambda item: LEVELS.index(item.level))
     checks = tuple(item._replace(within_ms=within_ms) for item in ordered if isinstance(item, Check))
@@ -88,6 +92,10 @@ def roots_above(paths: Sequence[str]) -> list[str]:
         ours = next((n for n, name in enumerate(names) if name in _FOREIGN), len(names))
         roots.update("/".join(names[: n + 1]) for n in range(ours))
     return sorted(roots)
+
+
+def _is_project(names: Iterable[str]) -> bool:
+    return any(kind.marker_in(names) for kind in KINDS)
 
 
 def _kinds(place: Place) -> Iterator[tuple[Kind, str]]:

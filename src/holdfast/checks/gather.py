@@ -229,7 +229,7 @@ class _Gathering:
         started = time.monotonic()
         argv = (*check.argv, *(measured.arguments if measured else ()))
         reports = tuple(name for name in (check.junit, measured.file if measured else "") if name)
-        attempt = self._try(argv, check.root, check.within_ms, check.env, reports)
+        attempt = self._try((*argv, *check.files), check.root, check.within_ms, check.env, reports)
         took_ms = int((time.monotonic() - started) * 1000)
         if attempt.hopeless:
             why = f"cannot be started ({attempt.said})"
@@ -263,7 +263,8 @@ class _Gathering:
         if not check.collect:
             return Tried(check.level, check.root, name, ready=True)
         started = time.monotonic()
-        attempt = self._try((*without_reports(check.argv), *check.collect), check.root, within_ms, check.env)
+        argv = (*without_reports(check.argv), *check.collect, *check.files)
+        attempt = self._try(argv, check.root, within_ms, check.env)
         took = duration(int((time.monotonic() - started) * 1000))
         if attempt.timed_out:
             return Tried(check.level, check.root, f"{name} was still collecting after {took}", ready=True)
@@ -428,6 +429,6 @@ def _named(check: Check) -> str:
     """The command as a person would say it; our own drivers are named by what they look at."""
     if _is_ours(check):
         return f"{check.level} of {check.why}"
-    text = shown(without_reports(check.argv) if check.junit else check.argv)
+    text = shown((*(without_reports(check.argv) if check.junit else check.argv), *check.files))
     where = f" in {printable(check.root)}" if check.root else ""
     return (text if len(text) <= _LONG else f"{text[:_LONG]}…") + where

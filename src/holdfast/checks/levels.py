@@ -68,6 +68,8 @@ class Check(NamedTuple):
     shows: str = ""
     # Further arguments with which it only finds its tests, and runs none.
     collect: tuple[str, ...] = ()
+    # What it is to look at, told after everything else. They change with the tree, and it stays the same command.
+    files: tuple[str, ...] = ()
 
 
 class Tried(NamedTuple):

@@ -84,7 +84,8 @@ _NOTHING = change_set(())
 _TESTS: tuple[Level, ...] = ("tests",)
 # Long enough to collect tens of thousands of tests; whoever waits for it wants to begin.
 TRIAL_MS = 30_000
-_ANYTHING = "\x01"
+# A name at the top that nothing has: it stands for whatever will be changed there.
+ANYTHING = "\x01"
 _BY_AN_AGENT = Plan("Look at the checks", (), words=("Run all checks",))
 # By where it is seen, tree, and what decides about the checks: the last few.
 _BASELINES: dict[tuple[str, str, str], Mapping[object, Ran]] = {}
@@ -528,7 +529,7 @@ class Checking:
     def take_baseline(self, beside: Sequence[str] = ()) -> tuple[str, ...]:
         """What the tests say that the work of an agent would have, on the workspace as it is; a sentence for each run.
         Where something landed last, its receipts say it."""
-        part, before = _Part(_BY_AN_AGENT, Landable(_NOTHING, {}, {}, (_ANYTHING, *beside))), self._look()
+        part, before = _Part(_BY_AN_AGENT, Landable(_NOTHING, {}, {}, (ANYTHING, *beside))), self._look()
         known = self._tests_known(before)
         if not known:
             self._baseline(before, part, self._in_fresh_shadow, _TESTS)
@@ -671,8 +672,7 @@ class Checking:
             return self._tried("copy", beside, within_ms)
 
     def _tried(self, kind: ShadowKind, beside: Sequence[str], within_ms: int) -> tuple[Tried, ...]:
-        # A name at the top, which nothing has, stands for whatever an agent will change there.
-        paths = (_ANYTHING, *beside)
+        paths = (ANYTHING, *beside)
         wanted = _wanted(_BY_AN_AGENT, _asked(_BY_AN_AGENT), self._settings().checks)
         with open_shadow(self._site, kind, self._settings().hidden) as shadow, tree_in(shadow.view) as tree:
             return tried(self._ground(shadow.view, tree, self._environment_of(paths), ""), paths, wanted, within_ms)

@@ -24,7 +24,7 @@ from holdfast.agents.protocol import Agent, Person, Watcher
 from holdfast.checks.baseline import is_unreported
 from holdfast.checks.kinds import KINDS
 from holdfast.engine.change_patch import patch_of
-from holdfast.engine.checking import Landable, ShadowKind, Verified
+from holdfast.engine.checking import ANYTHING, Landable, ShadowKind, Verified
 from holdfast.engine.fixes import MOST_ATTEMPTS, failing_already, fix_record, repair_request, why_no_test
 from holdfast.engine.hiring import hire
 from holdfast.engine.patching import EVERY_CHECK, Patches
@@ -324,7 +324,7 @@ def past_fixes(ledger: Ledger, patches: Patches) -> tuple[FixRecord, ...]:
 
 
 def _projects(paths: Iterable[str]) -> tuple[str, ...]:
-    """The files that mark projects, anywhere in the tree."""
+    """The files that mark projects, anywhere in the tree; without any, the workspace is looked at as one."""
     names: dict[str, list[str]] = {}
     for path in paths:
         directory, _, name = path.rpartition("/")
@@ -335,7 +335,7 @@ def _projects(paths: Iterable[str]) -> tuple[str, ...]:
         for kind in KINDS
         if (marker := kind.marker_in(here))
     }
-    return tuple(sorted(found))
+    return tuple(sorted(found)) or (ANYTHING,)
 
 
 def _is_new_test(change: Change) -> bool:

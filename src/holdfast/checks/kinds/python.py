@@ -11,7 +11,7 @@ from holdfast.checks.levels import Check, Level, Measured
 from holdfast.checks.project import Found, Kind, Place, has_section
 
 _TEST_DIRECTORIES = ("tests/", "test/")
-_TEST_FILE = re.compile(r"(test_.*|.*_test)\.py")
+TEST_FILE = re.compile(r"(test_.*|.*_test)\.py")
 _REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "dev-requirements.txt", "requirements_dev.txt", "Pipfile")
 _NO_TESTS_COLLECTED = 5
 # Of unittest, which exits with 0 before Python 3.12 where it found no test, and always where it skipped each.
@@ -60,13 +60,7 @@ def _types(place: Place, python: str) -> Iterator[Found]:
 def _tests(place: Place, python: str) -> Iterator[Found]:
     why = _pytest_reason(place)
     if why:
-        report = f"--junitxml={REPORTS}/junit.xml"
-        check = _module_check(place, python, "tests", "pytest", "-q", report, why=why)
-        arguments = ("--cov", f"--cov-report=json:{REPORTS}/coverage.json")
-        coverage = Measured("coverage.json", arguments, _probe(python, "pytest_cov"), "pytest-cov")
-        yield check._replace(
-            junit="junit.xml", coverage=coverage, nothing=(_NO_TESTS_COLLECTED,), collect=("--collect-only",)
-        )
+        yield pytest_check(place, python, why)
         return
     directory, files = _test_files(place)
     if files:
@@ -76,6 +70,16 @@ def _tests(place: Place, python: str) -> Iterator[Found]:
         )
         check = Check("tests", place.root, argv, f"{start} has tests", python, env=ENV)
         yield check._replace(nothing=(_NO_TESTS_COLLECTED,), shows=_TESTED)
+
+
+def pytest_check(place: Place, python: str, why: str) -> Check:
+    report = f"--junitxml={REPORTS}/junit.xml"
+    check = _module_check(place, python, "tests", "pytest", "-q", report, why=why)
+    arguments = ("--cov", f"--cov-report=json:{REPORTS}/coverage.json")
+    coverage = Measured("coverage.json", arguments, _probe(python, "pytest_cov"), "pytest-cov")
+    return check._replace(
+        junit="junit.xml", coverage=coverage, nothing=(_NO_TESTS_COLLECTED,), collect=("--collect-only",)
+    )
 
 
 def _pytest_reason(place: Place) -> str:
@@ -100,7 +104,7 @@ def _test_files(place: Place) -> tuple[str, list[str]]:
     for directory in (*_TEST_DIRECTORIES, ""):
         names = place.inside(directory.rstrip("/")) if directory in place.names else frozenset()
         names = names if directory else place.names
-        files = sorted(name for name in names if _TEST_FILE.fullmatch(name))
+        files = sorted(name for name in names if TEST_FILE.fullmatch(name))
         if files:
             return directory, files
     return "", []
