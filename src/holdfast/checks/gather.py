@@ -57,6 +57,7 @@ _NAMED = 5
 _COLLECTED = re.compile(r"(?m)^=*\s*(\d+)(?:/\d+)? tests? collected\b")
 _COUNTED = re.compile(r"(?m)^\S.*: (\d+)$")
 _BROKEN_FILE = re.compile(r"(?m)^ERROR (?:collecting )?(\S+?\.py)\b")
+_BROKEN_CONFTEST = re.compile(r"(?m)\bwhile loading conftest '([^'\n]+)'")
 _REASON = re.compile(r"(?m)^(?:E  +|ERROR: )(\S.*)$")
 _Report = TypeVar("_Report")
 
@@ -271,7 +272,7 @@ class _Gathering:
         if attempt.exit_code in check.nothing:
             return Tried(check.level, check.root, f"{name} collects no tests", ready=False)
         if not attempt.passed:
-            files, why = _not_collected(attempt.log)
+            files, why = not_collected(attempt.log)
             said = f"{name} cannot collect its tests: {why or attempt.said}"
             return Tried(check.level, check.root, said, ready=False, uncollectable=True, files=files, log=attempt.log)
         counted = plural(_collected(attempt.log), "test", "tests")
@@ -388,10 +389,10 @@ def _collected(log: bytes) -> int:
     return sum(int(number) for number in _COUNTED.findall(text)) or text.count("::")
 
 
-def _not_collected(log: bytes) -> tuple[tuple[str, ...], str]:
+def not_collected(log: bytes) -> tuple[tuple[str, ...], str]:
     """The files that pytest could not collect, and its first reason."""
     text = log.decode("utf-8", "replace")
-    files = tuple(dict.fromkeys(_BROKEN_FILE.findall(text)))
+    files = tuple(dict.fromkeys([*_BROKEN_FILE.findall(text), *_BROKEN_CONFTEST.findall(text)]))
     why = _REASON.search(text)
     words = [", ".join(map(printable, files[:_NAMED])), printable(why[1][:_LONG]) if why else ""]
     return files, ": ".join(filter(None, words))

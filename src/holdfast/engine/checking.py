@@ -125,6 +125,8 @@ class Verified(NamedTuple):
     not_run: tuple[str, ...] = ()
     # What the base's tests say, where the change touches tests (R4).
     base_tests: BaseTests | None = None
+    # The runs behind the receipts, of what was found in the tree; nothing that is kept has them.
+    ran: tuple[Ran, ...] = ()
 
     @property
     def proofs(self) -> tuple[Receipt, ...]:
@@ -421,6 +423,7 @@ class Checking:
             digest,
             found.not_run,
             self._base_tests(before, part.plan, part.landable, found, run),
+            found.ran,
         )
         if not found.receipts:
             return verified  # nothing was bound to anything
@@ -571,9 +574,10 @@ class Checking:
         commands = (*(check.argv for check in plan.verify), *self._settings().checks.run)
         if any("doctest" in word for argv in commands for word in argv):
             return True
-        return any(b"doctest" in self._head_of(name) for name in _SAYING_DOCTESTS)
+        return any(b"doctest" in self.head_of(name) for name in _SAYING_DOCTESTS)
 
-    def _head_of(self, path: str) -> bytes:
+    def head_of(self, path: str) -> bytes:
+        """The beginning of a file of the workspace; empty where there is none."""
         try:
             fd = self._site.calls.open_beneath(path, _READ, self._site.workspace.fd)
         except OSError:

@@ -5,7 +5,8 @@
 
 Invariants
   F1  A check counts as repaired only if it ran again and passed, with the tests and their settings as they were before:
-      where the agent changed or removed some of those, it is run again without that (`_upheld`).
+      where the agent changed or removed some of those, it is run again without that (`_upheld`). A file that kept the
+      tests from being collected may be mended itself (`uncollected`).
   F2  A new regression test is run without the fix; whether it fails there is in the record (`_regression`). What was
       not good has none.
   F3  Every attempt is in the ledger, as a `fix` entry beside the delegation, good or not; the patch of a good one is in
@@ -30,6 +31,7 @@ from holdfast.engine.hiring import hire
 from holdfast.engine.patching import EVERY_CHECK, Patches
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.simulator import Simulated, landable_of
+from holdfast.engine.uncollected import Uncollected, uncollected_in
 from holdfast.errors import Blocked, HoldfastError, InvalidInput, VerificationFailed
 from holdfast.model.agent import Attempt, Delegation, Usage
 from holdfast.model.canonical import Json, whole_characters
@@ -65,6 +67,8 @@ class Broken(NamedTuple):
     receipts: tuple[Receipt, ...]
     projects: tuple[str, ...]
     known: frozenset[str]
+    # The files that keep pytest from collecting, where that is what fails.
+    uncollected: tuple[str, ...] = ()
 
 
 class Order(NamedTuple):
@@ -111,7 +115,9 @@ def find_broken(pipeline: Pipeline) -> Broken | Passing:
             raise _unchecked(verified.not_run)
         return Passing(verified.not_run)
     log = Blobs(pipeline.site.state).get(failed.log_digest) if failed.log_digest else b""
-    return Broken(failed, log, understood(failed, log, known, pipeline.site.seen_at), receipts, projects, known)
+    seen_at = pipeline.site.seen_at
+    uncollected = uncollected_in(failed, log, known, seen_at)
+    return Broken(failed, log, understood(failed, log, known, seen_at), receipts, projects, known, uncollected)
 
 
 def _unchecked(not_run: tuple[str, ...]) -> Blocked:
@@ -150,6 +156,8 @@ class _Fixing:
         self._broken, self._plan = broken, plan
         self._checking = pipeline.simulator.checking
         self._attempts: tuple[Attempt, ...] = ()
+        files, beside = broken.uncollected, broken.projects
+        self._uncollected = Uncollected(pipeline.site, self._checking, _LOOK, files, beside) if files else None
 
     def run(self, order: Order, crew: Crew) -> Fix:
         hired = hire(self._pipeline, crew.agents, crew.watcher, crew.person, self._hear)
@@ -169,6 +177,8 @@ class _Fixing:
     def _judged(self, simulated: Simulated, landable: Landable, verified: Verified) -> Fix:
         *earlier, last = self._attempts
         why_not = self._upheld(landable, verified)
+        if self._uncollected is not None and not why_not:
+            verified = self._uncollected.doubted(verified)
         patch: Patch | None = None
         standing = ""
         try:
@@ -198,19 +208,23 @@ class _Fixing:
 
     def _upheld(self, landable: Landable, verified: Verified) -> str:
         """Why the check that failed does not count as repaired; empty when it does."""
-        weakened = [change for change in landable.change_set.changes if self._decides(change)]
+        mended = self._uncollected.mended(landable.change_set.changes) if self._uncollected is not None else []
+        weakened = [c for c in landable.change_set.changes if c not in mended and self._decides(c)]
         wrong = self._wrong_with(verified.receipts)
         if not weakened and not wrong:
-            return ""
+            return self._lost(verified)
         try:
             again = self._check(self._checking.without(landable, weakened))
         except (HoldfastError, OSError) as error:
             return f"it could not be checked without its changes to the tests: {error}"
         wrong = self._wrong_with(again.receipts)
         if not wrong or not weakened:
-            return wrong
+            return wrong or self._lost(again) or self._lost(verified)
         names = ", ".join(f"{'removes' if c.post is None else 'changes'} {printable(c.path)}" for c in weakened[:5])
         return f"it {names}, and with the tests as they were: {wrong}"
+
+    def _lost(self, verified: Verified) -> str:
+        return self._uncollected.lost(verified) if self._uncollected is not None else ""
 
     def _wrong_with(self, receipts: Iterable[Receipt]) -> str:
         """The failing check must have run as often as before, and passed; what else failed is not better now."""
@@ -241,7 +255,9 @@ class _Fixing:
         return self._broken.failure.category == "test" and name in _DEFINITIONS
 
     def _check(self, landable: Landable) -> Verified:
-        return self._checking.verify(_LOOK, landable._replace(beside=self._broken.projects), forgives=False)
+        # What could not be collected never ran: its failures are no fault of the repair.
+        forgives = self._uncollected is not None
+        return self._checking.verify(_LOOK, landable._replace(beside=self._broken.projects), forgives=forgives)
 
     # ── F2 ──
 
