@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -14,6 +17,7 @@ from holdfast.engine.asking import task_plan
 from holdfast.errors import AgentFailed
 from holdfast.model.agent import Claim, Request, Result
 from holdfast.model.configuration import PromptSettings
+from holdfast.store.blobs import Blobs
 
 DONE = Result("returning", "python", "finished", Claim(success=True))
 # Has the shape of a key, and opens nothing.
@@ -163,3 +167,47 @@ def test_the_second_attempt_is_told_what_was_measured_instead(tmp_path: Path) ->
     assert first.failing and not first.evidence
     assert second.evidence and not second.failing
     assert second.checks == first.checks
+
+
+# ── what the baseline knows is not run again ──
+
+
+class Suite(NamedTuple):
+    """A failing suite whose every run prints a number of its own."""
+
+    ground: Ground
+
+    @property
+    def runs(self) -> set[str]:
+        """The numbers in all logs that are kept."""
+        blobs = Blobs(self.ground.hf.site.state)
+        logs = (blobs.get(digest).decode("utf-8", "replace") for digest in blobs.digests())
+        return {number for log in logs for number in re.findall(r"run number (\w+)", log)}
+
+
+@pytest.fixture
+def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Suite:
+    monkeypatch.setenv("PATH", f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}")
+    test = b"import uuid\n\n\ndef test_it():\n    print('run number', uuid.uuid4().hex)\n    assert False\n"
+    files = {"pyproject.toml": b"[tool.pytest.ini_options]\n", "test_it.py": test}
+    return Suite(project(tmp_path / "workspace", files))
+
+
+def test_what_fails_is_told_by_the_baseline(suite: Suite) -> None:
+    """The prompt quotes the baseline's own run: the suite ran once."""
+    assert suite.ground.hf.pipeline.simulator.checking.take_baseline()
+    (number,) = suite.runs
+    asked = told(suite.ground, Given(task="Add notes.py."))
+    assert f"run number {number}" in asked.failing and "1 failed" in asked.failing
+    assert suite.runs == {number}
+
+
+def test_without_a_baseline_of_this_tree_the_suite_runs(suite: Suite) -> None:
+    """Where none was taken, and where something changed since."""
+    assert "run number" in told(suite.ground, Given(task="Add notes.py.")).failing
+    (first,) = suite.runs
+    assert suite.ground.hf.pipeline.simulator.checking.take_baseline()
+    (suite.ground / "more.txt").write_text("x\n")
+    asked = told(suite.ground, Given(task="Add notes.py."))
+    assert "run number" in asked.failing and first not in asked.failing
+    assert len(suite.runs) == 3

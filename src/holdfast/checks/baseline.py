@@ -72,6 +72,8 @@ class Ran(NamedTuple):
     report: bool = True
     level: str = "tests"
     name: str = ""
+    # As it came, before it was compared with anything.
+    receipt: Receipt | None = None
 
     @property
     def key(self) -> tuple[str, tuple[str, ...]]:

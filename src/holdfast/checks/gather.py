@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from holdfast.checks import plainfiles
@@ -97,6 +97,8 @@ class Ground(NamedTuple):
     env: tuple[tuple[str, str], ...] = ()
     # Which Python is first on PATH, and what stood in the way of another one.
     python: str = ""
+    # By root and command: what ran on this very tree before is not run again.
+    known: Mapping[object, Receipt] = {}
 
 
 def gather(ground: Ground, touched: Iterable[str], wanted: Wanted, progress: Progress = silent) -> Verification:
@@ -227,8 +229,11 @@ class _Gathering:
         if missing:
             self._could_not(NotRun(check.level, check.root, missing))
             return
-        started = time.monotonic()
         argv = (*check.argv, *(measured.arguments if measured else ()))
+        if (check.root, argv) in self._ground.known:
+            self.receipts.append(self._ground.known[check.root, argv])
+            return
+        started = time.monotonic()
         reports = tuple(name for name in (check.junit, measured.file if measured else "") if name)
         attempt = self._try((*argv, *check.files), check.root, check.within_ms, check.env, reports)
         took_ms = int((time.monotonic() - started) * 1000)
@@ -247,6 +252,8 @@ class _Gathering:
                 self.ran[-1] = self.ran[-1]._replace(passed=attempt.passed, level=check.level, name=_named(check))
             said = f"{_named(check)} {attempt.said} ({duration(took_ms)}){note}{attempt.remarks}"
             self._keep(check.level, argv, attempt, took_ms, said, self._origin(check))
+            if check.level not in (*FLOOR, "acceptance"):
+                self.ran[-1] = self.ran[-1]._replace(receipt=self.receipts[-1])
 
     def _is_open(self, check: Check, attempt: Attempt) -> bool:
         """Was it merely found, and did it come to its own end? It should not have left a report: then it broke."""

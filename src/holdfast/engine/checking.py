@@ -317,7 +317,8 @@ class Checking:
 
     def standing(self, shadow: Shadow, plan: Plan, landable: Landable, *, run: bool) -> Standing:
         """Before an agent begins: which commands check its work. With `run`, also what the tests and the commands
-        that somebody names say over what earlier steps did, within a minute each; what takes longer says nothing."""
+        that somebody names say over what earlier steps did, within a minute each; what takes longer says nothing.
+        Tests of which a baseline is known are not run again: it says it (R5)."""
         if not self.wants_checks(plan):
             return Standing()
         settings, asked = self._settings(), _asked(plan)
@@ -327,6 +328,8 @@ class Checking:
         with shadow.layer(*landable[:3]) as view, tree_in(view) as tree:
             paths = (*landable.beside, *landable.change_set.paths)
             ground = self._ground(view, tree, self._environment_of(paths), "")
+            if run:
+                ground = ground._replace(known=self._told_before(landable))
             gathers = _needs_gathering(plan, asked, settings.checks)
             found = commands_for(ground, paths, wanted) if gathers else ()
             if run:
@@ -505,6 +508,19 @@ class Checking:
 
     def _baseline_known(self, before: _Look) -> Mapping[object, Ran]:
         return _BASELINES.get(self._place_of(before.tree.digest), {})
+
+    def _told_before(self, landable: Landable) -> Mapping[object, Receipt]:
+        """The receipts of the baseline's tests, where the work begins on just that tree, and their logs are there."""
+        if not _BASELINES or landable.change_set.changes:
+            return {}
+        found = ((ran.key, ran.receipt) for ran in self._tests_known(self._look()))
+        return {key: receipt for key, receipt in found if receipt is not None and self._has_log(receipt)}
+
+    def _has_log(self, receipt: Receipt) -> bool:
+        try:
+            return bool(self._log_of(receipt))
+        except (HoldfastError, OSError):
+            return False
 
     def _place_of(self, tree: str) -> tuple[str, str, str]:
         """Runs of tests are of a tree, with these settings and this environment, at one path."""
