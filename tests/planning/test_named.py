@@ -95,6 +95,9 @@ def test_a_named_file_that_stays_as_it_is_is_told() -> None:
     assert unmet("Add x to b.py", changed("src/b.py", "", "x = 1\n"), lambda path: True) == ()
     assert unmet("Append the totals to report.csv", other, lambda path: False) == ()
     assert unmet("Update discord.py to its newest release", other, lambda path: False) == ()
+    assert unmet("Update README.md with a usage section", changed("USAGE.md", "", "x\n"), lambda path: False) == (
+        "the task names README.md, and the change does not make it",
+    )
 
 
 def test_a_file_that_should_be_gone_is_told_while_it_stands() -> None:

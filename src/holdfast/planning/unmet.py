@@ -50,7 +50,9 @@ def _files(words: str, changed: Mapping[str, Side], stands: Callable[[str], bool
             continue
         if stands(path):
             yield f"the task names {printable(path)}, and the change leaves it as it is"
-        elif kind_of_file(path) in ("code", "test", "documentation") and ("/" in path or _MAKES.search(words)):
+        elif kind_of_file(path) == "documentation" or (
+            kind_of_file(path) in ("code", "test") and ("/" in path or _MAKES.search(words))
+        ):
             yield f"the task names {printable(path)}, and the change does not make it"
     for path in named.gone:
         side = changed.get(path)
