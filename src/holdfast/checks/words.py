@@ -39,6 +39,11 @@ from holdfast.checks.reports import Criteria
 from holdfast.model.check import CommandCheck, HealthCheck, HttpCheck, masked_words
 from holdfast.model.plan import Plan
 
+# Ordinary words where they stand alone; only backticks make a command of one.
+_WITH_ARGUMENTS = frozenset(
+    """grep test diff cmp sh bash uv uvx poetry pipenv pdm hatch bun deno just ruby php perl java swift ant cmake ninja
+    meson""".split()
+)
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _WHEN_DONE = re.compile(
@@ -91,13 +96,13 @@ def acceptance_in(text: str) -> tuple[tuple[str, ...], ...]:
         label = None if fenced else _WHEN_DONE.match(line)
         below = label is not None if label is not None else below and _BULLET.match(line) is not None
         said = line[label.end() :] if label is not None else _BULLET.sub("", line, count=1) if below else ""
-        found.update((check.argv, None) for check in understood([said]).commands if _is_program(check.argv[0]))
+        found.update((check.argv, None) for check in understood([said]).commands if _is_sure(check.argv))
         below = below and (label is None or not said.strip(" *:"))
     return tuple(found)
 
 
-def _is_program(name: str) -> bool:
-    return name in PROGRAMS or "/" in name
+def _is_sure(argv: tuple[str, ...]) -> bool:
+    return argv[0] in PROGRAMS or "/" in argv[0] or (argv[0] in _WITH_ARGUMENTS and len(argv) > 1)
 
 
 def health_in_words(plan: Plan) -> tuple[HealthCheck, ...]:
