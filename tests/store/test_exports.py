@@ -50,6 +50,7 @@ RECORDS = {
     for record in (
         TaskRecord(
             "u-1", "landed", "COMPLETED", 2, agent="claude", execution="e-1", commit="abc", files=3,
+            unverified="no tests were found",
             tried=(Tried(1, "test", "1 failed", "retry with context", "aider"),),
             usage=Usage(2, 10, 20, 5), started_ns=SECOND, at_ns=3 * SECOND,
         ),
@@ -87,6 +88,7 @@ def test_results_say_what_became_of_each_task() -> None:
         "id": "landed", "number": "1.1", "title": "Land", "phase": "p1", "state": "COMPLETED", "evidence": "landed",
         "attempts": 2, "agent": "claude", "execution": "e-1", "commit": "abc", "files": 3, "duration_ms": 2000,
         "usage": {"requests": 2, "input_tokens": 10, "output_tokens": 20, "micro_usd": 5}, "because": "",
+        "unverified": "no tests were found",
         "tried": [{"attempt": 1, "category": "test", "strategy": "retry with context", "agent": "aider"}],
         "at_ns": 3 * SECOND, "in_roadmap": True,
     }  # fmt: skip

@@ -142,6 +142,7 @@ def _standing(task: Task, record: TaskRecord | None, word: Word, held: str) -> d
         "execution": record.execution,
         "commit": record.commit,
         "because": cut(record.because, _REASON_LIMIT, word),
+        "unverified": cut(record.unverified, _REASON_LIMIT, word),
         "at_ns": record.at_ns,
     }
 
