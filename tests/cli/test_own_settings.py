@@ -70,6 +70,20 @@ def test_doctor_names_the_section_that_decides(guarded: Any, configure: Configur
     assert f'[workspaces."{id}"]' in text and "(workspace)" in text
 
 
+def test_doctor_tells_every_value_that_decides_what_lands(guarded: Any, configure: Configure) -> None:
+    """What loosens runs for the user is told with its layer, and what is not said with its default."""
+    configure("[run]\nunverified = 'land'\noutage = '5m'\n[environment]\nbuild = ['make', 'deps']\n")
+    told = guarded("doctor", "--json").document["configuration"]
+    values = {row["key"]: (row["value"], row["layers"]) for row in told["values"]}
+    assert values["run.unverified"] == ("land", ["user"])
+    assert values["run.outage"] == (300_000, ["user"])
+    assert values["run.guessed"] == ("ask", [])
+    assert values["environment.build"] == (["make", "deps"], ["user"])
+    assert values["environment.build_network"] == ("none", [])
+    assert values["prompt"][0]["failing"] is True
+    assert "run.unverified" in guarded("doctor").out
+
+
 def test_an_id_that_is_nowhere_is_an_error_everywhere(guarded: Any, configure: Configure) -> None:
     """A section for an id that no workspace of this user has is a typing error, and nothing runs on it."""
     configure("[workspaces.w-nosuch.run]\nparallel = 8\n")

@@ -123,6 +123,9 @@ _KEYS: tuple[tuple[str, Unit, Callable[[Settings], object]], ...] = (
     ("checks.time", "ms", lambda s: s.checks.time_ms),
     ("hints.agent", "", lambda s: list(s.hints)),
     ("environment.readable", "", lambda s: list(s.environment.readable)),
+    ("environment.build", "", lambda s: list(s.environment.build)),
+    ("environment.build_network", "", lambda s: s.environment.build_network or "none"),
+    ("prompt", "", lambda s: s.prompt._asdict()),
     ("me.name", "", lambda s: s.me),
     ("sandbox.without", "", lambda s: s.unsandboxed),
     ("limits.time", "ms", lambda s: _or(s.limits.time_ms, _PROGRAM.time_ms)),
@@ -135,6 +138,10 @@ _KEYS: tuple[tuple[str, Unit, Callable[[Settings], object]], ...] = (
     ("run.checkpoint", "", lambda s: s.run.checkpoint or "git inside a repository"),
     ("run.budget", "", lambda s: s.run.budget._asdict()),
     ("run.workspaces", "", lambda s: dict(s.run.workspaces)),
+    ("run.branch", "", lambda s: s.run.branch or "none: what is checked out"),
+    ("run.unverified", "", lambda s: s.run.unverified),
+    ("run.outage", "ms", lambda s: s.run.outage_ms),
+    ("run.guessed", "", lambda s: s.run.guessed),
     ("run.webhook_port", "", lambda s: s.run.webhook_port),
 )
 
