@@ -268,7 +268,8 @@ SOURCE_TREE = {
     "docs/build/x": b"x\n",
 }
 RUN = """
-mkdir -p pkg/__pycache__ .benchmarks .pytest_cache/v .venv/bin web/node_modules/m web/dist build/lib docs/target notes.egg-info
+mkdir .benchmarks
+mkdir -p pkg/__pycache__ .pytest_cache/v .venv/bin web/node_modules/m web/dist build/lib docs/target notes.egg-info
 for f in pkg/__pycache__/a.pyc .pytest_cache/v/x .venv/bin/python web/node_modules/m/i.js web/dist/o.js build/lib/a.py
 do echo made > $f; done
 echo made > docs/target/page; echo made > docs/build/x; echo made > notes.egg-info/SOURCES; echo made > pkg/b.py
@@ -291,7 +292,8 @@ def test_caches_of_a_source_tree_are_by_products(
         assert changes(captured) == landed
         names = [item.path for item in captured.by_products]
         assert names == [
-            ".benchmarks", ".pytest_cache", ".venv", "build", "notes.egg-info", "pkg/__pycache__", "web/dist", "web/node_modules"
+            ".benchmarks", ".pytest_cache", ".venv", "build", "notes.egg-info", "pkg/__pycache__", "web/dist",
+            "web/node_modules",
         ]  # fmt: skip
 
 

@@ -13,8 +13,8 @@ from holdfast.model.path import ancestors_of, parent_of
 from holdfast.workspace.touched import joined
 
 _CACHES = frozenset(
-    """__pycache__ .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .tox .nox .venv venv node_modules .gradle
-    .ipynb_checkpoints .eggs .parcel-cache .turbo""".split()
+    """__pycache__ .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .tox .nox .venv venv node_modules
+    .gradle .ipynb_checkpoints .eggs .parcel-cache .turbo""".split()
 )
 _CACHE_SUFFIXES = (".egg-info",)
 _PYTHON = ("pyproject.toml", "setup.py", "setup.cfg")
