@@ -12,9 +12,11 @@ import pytest
 import holdfast
 from delegated import Given, configured, delegations, give
 from guarded import ME, Ground, fill, put
+from holdfast.checks.baseline import about_new_failures
 from holdfast.engine.checking import Verified
 from holdfast.errors import AgentFailed, VerificationFailed
 from holdfast.model.plan import Plan
+from holdfast.planning.recovery import understood_evidence
 from holdfast.testing import ScriptedAgent
 from holdfast.testing.script import EditFile, WriteFile
 
@@ -110,6 +112,38 @@ def test_the_agent_is_told_what_is_new(project: Watched) -> None:
     give(project, agent, Given(task="Add notes.py.", attempts=2))
     told = delegations(project)[0]["attempts"][0]["evidence"]
     assert "new: tests.test_calc.test_add" in told and "failed before this change too" in told
+    assert "assert add(1, 2) == 3" in told and "FAILED tests/test_calc.py::test_add" in told
+    assert "assert sub(" not in told and "::test_sub" not in told and "::test_old" not in told
+
+
+LOG = """\
+FF.F [100%]
+=== FAILURES ===
+___ test_old ___
+E   ConnectionRefusedError: [Errno 111] Connection refused
+tests/test_a.py:3: ConnectionRefusedError
+___ TestB.test_new[a-1] ___
+E   assert 1 == 2
+___ ERROR at setup of test_old2 ___
+E   fixture
+=== short test summary info ===
+FAILED tests/test_a.py::test_old - ConnectionRefusedError
+FAILED tests/test_b.py::TestB::test_new[a-1] - assert 1 == 2
+ERROR tests/test_a.py::test_old2 - fixture
+3 failed, 1 passed
+"""
+
+
+def test_what_is_said_of_a_failure_leaves_out_those_before_it() -> None:
+    """So that it is classified, and told, by what the change did; as it is where the new ones are not found in it."""
+    detail = "pytest exited with 1; 3 failed; new: {}; 2 tests failed before this change too: tests.test_a.test_old"
+    told = about_new_failures(detail.format("tests.test_b.TestB.test_new[a-1]"), LOG)
+    assert understood_evidence(LOG).category == "environment"
+    assert understood_evidence(told).category == "test"
+    assert "assert 1 == 2" in told and "test_old" not in told and "3 failed, 1 passed" in told
+    for names in ("tests.test_b.test_other", "tests.test_b.TestB.test_new[a-1] and 3 more"):
+        assert about_new_failures(detail.format(names), LOG) == LOG
+    assert about_new_failures("pytest exited with 1; 3 failed", LOG) == LOG
 
 
 def test_a_flaky_test_is_recognised(project: Watched, tmp_path: Path) -> None:

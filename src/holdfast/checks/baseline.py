@@ -37,6 +37,11 @@ _NAMED = 5
 _ABOUT_COLLECTING = re.compile(
     r"(?i)\b(?:collect(?:s|ed|ing|ion|able)?|import(?:s|ing)?\s+errors?|ImportError|ModuleNotFoundError)\b"
 )
+# What `blamed` says, and how pytest heads and sums up failures.
+_BLAMED = re.compile(r"; new: (?P<names>[^;]+); \d+ tests? failed before this change too: ")
+_AND_MORE = re.compile(r" and \d+ more\Z")
+_HEADED = re.compile(r"_{3,} (?:ERROR at (?:setup|teardown) of )?(?P<test>\S{1,500}) _{3,}\s*\Z")
+_SAID = re.compile(r"(?:FAILED|ERROR) (?P<test>\S{1,400}\.py\S{0,400})")
 _PARAMETERS = re.compile(r"\[.*\]\Z", re.DOTALL)
 _ABOUT_FAILURES = re.compile(
     r"(?i)\b(?:fail(?:s|ed|ing|ures?)?|broken|red|fix|repair|pass|green)\b[^.;\n]{0,60}\btests?\b"
@@ -189,6 +194,38 @@ def _is_about(words: str, ran: Ran, log: bytes) -> bool:
         return True
     about = _ABOUT_LEVEL.get(ran.level)
     return about is not None and about.search(words) is not None
+
+
+def about_new_failures(detail: str, log: str) -> str:
+    """The log of pytest without what it says of tests that failed before too; as it is where they cannot be told apart.
+
+    Whoever mends a change, or asks why it failed, is not led astray by failures that are not its fault.
+    """
+    blame = _BLAMED.search(detail)
+    if blame is None or _AND_MORE.search(blame["names"]):
+        return log
+    new = blame["names"].split(", ")
+    kept, found, inside = [], set[str](), True
+    for line in log.splitlines(keepends=True):
+        headed, said = _HEADED.match(line), _SAID.match(line)
+        if headed is not None or line.startswith("==="):
+            inside = headed is None
+        if (told := headed or said) is not None:
+            mine = [name for name in new if _is_of(name, told["test"])]
+            found.update(mine)
+            inside = inside or bool(mine)
+            if said is not None and not mine:
+                continue
+        if inside:
+            kept.append(line)
+    return "".join(kept) if found.issuperset(new) else log
+
+
+def _is_of(name: str, told: str) -> bool:
+    """`told` is a node of pytest, or the end of a full name."""
+    path, of_file, rest = told.partition(".py")
+    dotted = f"{path.replace('/', '.')}{rest.replace('::', '.')}" if of_file else told
+    return f".{name}".endswith(f".{dotted}")
 
 
 def as_before(ran: Ran) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from holdfast.checks.baseline import about_new_failures
 from holdfast.engine.checking import Checking, Landable
 from holdfast.engine.looked_up import missing_files, unmet_by
 from holdfast.gates.secrets import masked
@@ -78,7 +79,7 @@ def failed_check(blobs: Blobs, receipt: Receipt, root: str) -> str:
     """
     log = blobs.get(receipt.log_digest) if receipt.log_digest else b""
     # Masked before it is cut: half a key has no shape any more.
-    whole = masked(_from_root(log.decode("utf-8", "replace"), root))
+    whole = masked(_from_root(about_new_failures(receipt.detail, log.decode("utf-8", "replace")), root))
     tail = whole[-_MOST_LOG:].strip()
     return f"A check failed: {masked(_from_root(receipt.detail, root))}\n{_buried(receipt, whole, tail)}{tail}".strip()
 
