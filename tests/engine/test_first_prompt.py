@@ -60,6 +60,21 @@ def test_files_are_found_by_words_and_by_failures(tmp_path: Path) -> None:
     assert "unrelated.py" in asked.outline
 
 
+def test_where_the_task_is_written_is_no_place_to_work_at(tmp_path: Path) -> None:
+    """A roadmap holds all words of its tasks; other documents that share words with one stand."""
+    title = "Print a summary of all answers"
+    files = {
+        **FILES,
+        "ROADMAP.md": f"- [ ] {title}\n".encode(),
+        "report.py": b"def summary():\n    return ''\n",
+        "guide.md": b"How a summary of answers is read.\n",
+    }
+    for words in (title, f"1.2: {title}"):
+        asked = told(project(tmp_path / words[:3], files), Given(task=f"{words}\nIn one line."))
+        assert {"report.py", "guide.md"} <= set(asked.files)
+        assert "ROADMAP.md" not in asked.files
+
+
 def test_a_named_file_needs_no_map(tmp_path: Path) -> None:
     """What the task names stands first; a map would only be in the way."""
     ground = project(tmp_path / "workspace")

@@ -18,6 +18,7 @@ Invariants
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -47,6 +48,7 @@ _CONVENTION_BYTES, _CONVENTIONS_BYTES = 4_000, 6_000
 # Of a repository: files that are listed, bytes of one that is read, bytes of all.
 _MOST_FILES, _READ_BYTES, _ALL_BYTES = 5_000, 200_000, 4_000_000
 _FOUND_BY_WORDS, _MAPPED = 5, 12
+_NUMBER, _LEAST_TITLE = re.compile(r"\A[A-Z]{0,3}\d[\w.]*:\s+"), 12
 _FOREIGN = frozenset("vendor third_party bower_components target dist build".split())
 _READ = ("code", "test", "documentation")
 
@@ -124,7 +126,8 @@ class FirstPrompt:
         reported = self._reported(failed, frozenset(seen.paths)) if self._parts.files else ()
         if named:
             return request._replace(files=tuple(dict.fromkeys((*request.files, *reported))))
-        found = ranked(request.task, (Document(path, text) for path, text in seen.texts.items()))
+        texts = ((path, text) for path, text in seen.texts.items() if not _states(path, text, request.task))
+        found = ranked(request.task, (Document(path, text) for path, text in texts))
         if self._parts.files:
             request = request._replace(files=tuple(dict.fromkeys((*found[:_FOUND_BY_WORDS], *reported))))
         if self._parts.map:
@@ -154,6 +157,12 @@ def protected_for(settings: Settings, agent: str) -> tuple[str, ...]:
     denying = (rule.paths for rule in policy.rules if rule.verdict == "DENY" and not rule.operations)
     forbidden = (path for paths in (*(reach.must_not_change for reach in reaches), *denying) for path in paths)
     return tuple(dict.fromkeys((*only, *forbidden)))[:_MOST_PROTECTED]
+
+
+def _states(path: str, text: str, task: str) -> bool:
+    """Is this where the task is written down? A roadmap has all of its words, and is not where it is to be done."""
+    title = _NUMBER.sub("", task.partition("\n")[0]).strip()
+    return kind_of_file(path) == "documentation" and len(title) >= _LEAST_TITLE and title in text
 
 
 def _conventions(tree: Tree, named: Sequence[str]) -> str:
