@@ -246,7 +246,7 @@ def test_the_text_of_a_pull_request_says_what_was_checked_and_what_was_not(guard
     assert file.read_text() == body
     assert body in told.out
     checked, doubtful = body.partition("## What was checked")[2].split("## What was not verified")
-    assert checked.strip().endswith(": `true`")
+    assert ": `true exited with 0 (" in checked
     assert "`Add b`: `no check ran`" in doubtful
     assert "`by hand`: `not landed by Holdfast here" in doubtful
     assert "`@all 'x' [go](http://x)`" in body and "true" not in doubtful

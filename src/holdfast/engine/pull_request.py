@@ -29,7 +29,7 @@ class _Entry(NamedTuple):
     commit: str
     title: str
     task: str
-    # Commands that passed, with how often.
+    # What passed, as it is told everywhere.
     checks: tuple[str, ...]
     unverified: str
 
@@ -74,11 +74,7 @@ def _entry(pipeline: Pipeline | None, commit: Incoming) -> _Entry:
     receipts = _receipts(pipeline, execution) if pipeline is not None and execution else None
     if receipts is None:
         return _Entry(commit.id, title, task, (), "not landed by Holdfast here, so nothing is known of its checks")
-    passed = [
-        " ".join(map(str, words))
-        for row in receipts
-        if row["passed"] and not row.get("unverified") and isinstance(words := row["command"], list)
-    ]
+    passed = [str(row["detail"]) for row in receipts if row["passed"] and not row.get("unverified")]
     why = one_line(trailer(commit.message, "Holdfast-Unverified"), _LONGEST)
     undo = trailer(commit.message, "Holdfast-Undoes")
     unverified = why or ("" if passed else "an undo, which runs no checks" if undo else _NO_CHECK)
