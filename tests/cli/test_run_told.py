@@ -297,7 +297,7 @@ def test_mending_is_told_and_is_no_attempt(capfd: pytest.CaptureFixture[str]) ->
         TaskFailed("u-1", "add-a", 2, "test", "1 failed", "retry with context"),
         TaskStarted("u-1", "add-a", 3, "mine"),
         AgentSeen("u-1", "add-a", Began("mine", 1)),
-        AgentSeen("u-1", "add-a", Began("mine", 2, "pytest failed")),
+        AgentSeen("u-1", "add-a", Began("mine", 2, "It lacks:\n- `add`\n- `sub`")),
         TaskMoved("u-1", "add-a", "COMPLETED", ""),
         TaskCompleted("u-1", "add-a", "e-1", "", 3, 1),
     ):
@@ -310,7 +310,7 @@ def test_mending_is_told_and_is_no_attempt(capfd: pytest.CaptureFixture[str]) ->
         "● 1.1 Add a: mine begins",
         "✗ 1.1 Add a: attempt 1 did not land (1 failed); it is tried again, told what failed",
         "● 1.1 Add a: mine begins, attempt 2",
-        "● 1.1 Add a: not good yet (pytest failed); it mends its work",
+        "● 1.1 Add a: not good yet (It lacks: - `add`); it mends its work",
     ]
 
 

@@ -198,7 +198,8 @@ class RunView:
                 self._agents.pop(event.task, None)
                 if number == 1:
                     return ""
-                why = one_line(because.strip().partition("\n")[0])
+                first, _, rest = because.strip().partition("\n")
+                why = one_line(f"{first} {rest.partition(chr(10))[0]}" if first.endswith(":") else first)
                 return f"● {self._label(event.task)}: not good yet ({why}); it mends its work"
             case AgentSeen(happening=Escalated(text=text)):
                 return f"! {self._label(event.task)}: {one_line(text)}"
