@@ -45,7 +45,8 @@ _CRITERIA = re.compile(
 )
 _DONE = re.compile(
     r"(?i)\A\W*(?:recently |already )?(?:done|completed?|finished|shipped|released|implemented|resolved|accomplished"
-    r"|archived?|delivered)\b|[(\[–—:-]\s*(?:done|completed?|finished|released|shipped)\s*[)\]]?\W*\Z"
+    r"|archived?|delivered)\b"
+    r"|[(\[–—:-]\s*(?:done|completed?|finished|released|shipped)(?:\s+(?:on\s|in\s)?\s*\d{4}(?:-\d\d){0,2})?\s*[)\]]?\W*\Z"
 )
 _SUMS_UP = re.compile(r"(?i)\b(?:summary|overview|progress|dashboard|metrics|at a glance|timeline|status)\b")
 _AT_MARGIN = re.compile(r"(?:\A|\n)[^ \t\n#]")
