@@ -86,6 +86,19 @@ def test_an_environment_of_the_project_brings_its_base(place: Place) -> None:
     assert dict(found.variables)["VIRTUAL_ENV"] == f"{place.workspace}/.venv"
 
 
+def test_an_environment_around_a_project_shows_no_secret_of_it(place: Place) -> None:
+    """`python -m venv .` makes one of a project's root, and hooks of an environment hold what a shell is to know."""
+    active = place.home / "envs" / "site"
+    environment_at(active)
+    (active / ".git").mkdir()
+    for name in (".env", ".git-credentials", "bin/postactivate"):
+        (active / name).write_text(SECRET)
+    found = place.found(VIRTUAL_ENV=str(active))
+    wanted = {f"{active}/{name}" for name in (".env", ".git", ".git-credentials", "bin/postactivate")}
+    assert str(active) in found.readable and set(found.hidden) == wanted
+    assert not wanted.intersection(place.shows(found))
+
+
 def test_an_active_environment_elsewhere_is_shown(place: Place) -> None:
     """Its packages, and not the file in which pip keeps its index and the token for it."""
     active = place.home / "envs" / "work"

@@ -25,7 +25,8 @@ _SECRETS = """.ssh .gnupg .aws .azure .kube .docker .config/gcloud .config/gh .c
     .local/share/keyrings .config/holdfast .local/state/holdfast""".split()
 # E4, relative to an installation.
 _CREDENTIALS = """pip.conf pip.ini .condarc condarc .pypirc .netrc .npmrc etc/npmrc conda-meta/state
-    etc/conda/activate.d lib/node_modules/npm/npmrc lib/node_modules/npm/.npmrc""".split()
+    etc/conda/activate.d bin/postactivate bin/preactivate
+    .env .git .git-credentials .ssh .aws .docker lib/node_modules/npm/npmrc lib/node_modules/npm/.npmrc""".split()
 _MOST_LINKS = 16
 
 
