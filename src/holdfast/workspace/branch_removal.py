@@ -32,7 +32,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def kept_folders(state: str) -> Iterator[str]:
     """The folders of work trees that are kept, whole or not."""
     place = os.path.join(state, BRANCHES)
-    for name in sorted(os.listdir(place)) if os.path.isdir(place) else ():
+    for name in sorted(os.listdir(os.fspath(place))) if os.path.isdir(place) else ():
         if not name.startswith(_GONE) and os.path.lexists(os.path.join(place, name, ".git")):
             yield name
 
@@ -74,7 +74,7 @@ def clear_leftovers(home: Repository, state: str) -> None:
     place, worktrees = os.path.join(state, BRANCHES), os.path.join(home.common, "worktrees")
     if os.path.islink(worktrees):
         raise Blocked(f"{printable(worktrees)} is a symbolic link")
-    for name in [name for name in os.listdir(place) if name.startswith(_GONE)] if os.path.isdir(place) else ():
+    for name in [name for name in os.listdir(os.fspath(place)) if name.startswith(_GONE)] if os.path.isdir(place) else ():
         _remove(worktrees, name.removeprefix(_GONE))
         home.calls.point("branch.forgotten")
         _remove(place, name)
