@@ -83,6 +83,7 @@ def test_what_cannot_be_read_after_a_rollback_is_told_as_that(tmp_path: Path, pa
     assert f".holdfast/kept/{done.id}" in error.hint
     assert ground.tree() == before
     assert (done.status, done.proven) == ("FAILED", 2)
+    assert done.errors[-1] == f"rolled back, but {path} could not be read"
     assert done.divergence == ((path, "could not be read: Input/output error"),)
     _is_closed_with_its_material(ground.reopened(), done.id)
 

@@ -351,6 +351,7 @@ class CarryOut:
         elif self.execution.before_digest != self.execution.after_digest:
             self.is_unproven = True
             what = "not everything is as before" if self._differs else unread(self._unread)
+            self.execution = replace(self.execution, errors=(*self.execution.errors, f"rolled back, but {what}"))
             hint = hint_for_unproven(self.execution.id)
             self.failure = NeedsHuman(f"{said}; rolled back, but {what}", hint=hint, changed=True)
         elif not self._stands_outside:
