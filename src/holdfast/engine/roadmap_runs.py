@@ -70,6 +70,7 @@ from holdfast.engine.run_standing import Standing, begin_with, find_run, resume_
 from holdfast.engine.stop_wish import StopWish
 from holdfast.engine.task_parts import require_last_first
 from holdfast.engine.taskbook import TaskBook, begin_run
+from holdfast.engine.ticked_by_hand import ticked_by_hand
 from holdfast.errors import ApprovalNeeded, Blocked, Conflict, HoldfastError, InvalidInput, Locked
 from holdfast.model.configuration import Budget
 from holdfast.model.path import printable
@@ -93,6 +94,7 @@ class Crew(NamedTuple):
 
 # Nothing of it is under way, and nobody is asked about it.
 _LEFT_OPEN: tuple[TaskState, ...] = ("PENDING", "DEFERRED", "FAILED", "TIMEOUT", "BLOCKED")
+_BY_HAND = "ticked by hand, so no agent was asked"
 _PLAIN, _ALONE = RunOptions(), Crew()
 
 
@@ -189,10 +191,17 @@ class RoadmapRuns:
         return self._go(run, crew, database, checks)
 
     def _done_meanwhile(self, run: RunRecord) -> None:
-        """What it left open may have been landed by another run since."""
+        """What it left open may have been landed by another run since, or done by a person, who ticked it."""
         with self._alone():
             book = TaskBook(self._pipeline, run, lambda event: None)
-            left = {record.task for record in book.records.values() if record.state in _LEFT_OPEN}
+            left_open = [record for record in book.records.values() if record.state in _LEFT_OPEN]
+            left = {record.task for record in left_open}
+            by_hand = ticked_by_hand(self._pipeline, run, left_open)
+            brought_back(book, [each._replace(execution="", commit="", files=0) for each in by_hand], _BY_HAND)
+            if by_hand:
+                freed = book.in_state("BLOCKED")  # the driver finds out whether they still are
+                book.move_all((each._replace(state="PENDING", because=""), None) for each in freed)
+            left.difference_update(record.task for record in by_hand)
             for record in self._landed_by_others(run, left).values() if left else ():
                 done = book.of(record.task)._replace(execution=record.execution, files=record.files, part=0, parts=0)
                 done = done._replace(unverified=record.unverified)
@@ -416,7 +425,7 @@ class RoadmapRuns:
             chosen = [book.of(self.resolve(task, found.id)) for task in tasks]
             earlier = self._landed_by_others(found, {record.task for record in chosen}.difference(book.records))
             self._require_free([earlier.get(record.task, record) for record in chosen])
-            return moved_back(book, chosen, because or f"{self._me} asked for it again")
+            return moved_back(self._pipeline, book, chosen, because or f"{self._me} asked for it again")
 
     def _landed_by_others(self, run: RunRecord, wanted: Container[str]) -> dict[str, TaskRecord]:
         """Of these, what stands of other runs, whether the file shows it or not."""

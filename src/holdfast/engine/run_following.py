@@ -32,6 +32,7 @@ from holdfast.engine.roadmap_file import RoadmapFile
 from holdfast.engine.roadmap_orders import kept_order, land_order_of
 from holdfast.engine.run_standing import find_run, resume_with
 from holdfast.engine.taskbook import TaskBook
+from holdfast.engine.ticked_by_hand import boxes_now
 from holdfast.errors import Blocked, HoldfastError, Tampering, UnknownId
 from holdfast.model.run import RunRecord
 from holdfast.model.task import MOVES, TaskRecord
@@ -138,7 +139,7 @@ def followed(pipeline: Pipeline, undo: str, by: str) -> Followed:
     ids = " ".join(commit.id for commit in _commits(pipeline, undo, every, remarks))
     for run, gone, back, _ in moving:
         book = TaskBook(pipeline, run, lambda event: None)
-        moved_back(book, gone, f"{undo} took it back")
+        moved_back(pipeline, book, gone, f"{undo} took it back")
         brought_back(book, back, f"{undo} brought it back", ids)
     gone = tuple(record for each in moving for record in each.gone)
     back = tuple(record for each in moving for record in each.back)
@@ -170,10 +171,12 @@ def _commits(pipeline: Pipeline, undo: str, every: Sequence[Switched], remarks: 
     return made
 
 
-def moved_back(book: TaskBook, chosen: Sequence[TaskRecord], because: str) -> list[TaskRecord]:
-    """To PENDING, with those that were blocked: whether they still are is found out by the driver. What this book does
-    not have yet may be done by what the file or an earlier run says: from then on it is not."""
-    moved = [_fresh(record, because) for record in chosen]
+def moved_back(pipeline: Pipeline, book: TaskBook, chosen: Sequence[TaskRecord], because: str) -> list[TaskRecord]:
+    """To PENDING, with how their boxes stand (TH1 of `ticked_by_hand`), and with those that were blocked: the driver
+    finds out whether they still are. What this book does not have yet may be done by what the file or an earlier run
+    says: from then on it is not."""
+    set_now = boxes_now(pipeline, book.run)
+    moved = [_fresh(record, because)._replace(ticked=set_now.get(record.task, False)) for record in chosen]
     names = {record.task for record in chosen}
     freed = [
         record._replace(state="PENDING", because="what it needs is tried again")
@@ -196,7 +199,11 @@ def _fresh(record: TaskRecord, because: str) -> TaskRecord:
 
 
 def _moves(before: TaskRecord | None, after: TaskRecord) -> bool:
-    return before is None or (before.state, before.part, before.execution) != (after.state, after.part, after.execution)
+    return before is None or _at_stake(before) != _at_stake(after)
+
+
+def _at_stake(record: TaskRecord) -> tuple[object, ...]:
+    return record.state, record.part, record.execution, record.ticked
 
 
 def brought_back(book: TaskBook, chosen: Iterable[TaskRecord], because: str, commit: str = "") -> None:
@@ -230,7 +237,7 @@ def taken_away(pipeline: Pipeline, run: RunRecord) -> tuple[str, ...]:
     """Tasks whose landing does not stand any more, by an undo that nobody followed: they are to do again (F1)."""
     book = TaskBook(pipeline, run, lambda event: None)
     gone = gone_from(pipeline, book.records.values())
-    moved_back(book, gone, "what it landed does not stand")
+    moved_back(pipeline, book, gone, "what it landed does not stand")
     return _tasks(gone)
 
 

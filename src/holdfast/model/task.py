@@ -199,6 +199,8 @@ class TaskRecord(NamedTuple):
     left_alone: int = 0
     # The newest rounds in a row in which its agent finished and did not pass, over all attempts.
     unpassed: int = 0
+    # Its box was set when the task was asked for again, so that tick says nothing of who did it since.
+    ticked: bool = False
     usage: Usage = Usage()
     started_ns: int = 0
     at_ns: int = 0
