@@ -74,7 +74,9 @@ def clear_leftovers(home: Repository, state: str) -> None:
     place, worktrees = os.path.join(state, BRANCHES), os.path.join(home.common, "worktrees")
     if os.path.islink(worktrees):
         raise Blocked(f"{printable(worktrees)} is a symbolic link")
-    for name in [name for name in os.listdir(os.fspath(place)) if name.startswith(_GONE)] if os.path.isdir(place) else ():
+    for name in (
+        [name for name in os.listdir(os.fspath(place)) if name.startswith(_GONE)] if os.path.isdir(place) else ()
+    ):
         _remove(worktrees, name.removeprefix(_GONE))
         home.calls.point("branch.forgotten")
         _remove(place, name)
