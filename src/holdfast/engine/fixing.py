@@ -103,6 +103,7 @@ class Passing(NamedTuple):
 
 def find_broken(pipeline: Pipeline) -> Broken | Passing:
     """Run every check of the workspace as it is; Blocked where none ran that can say "it works"."""
+    pipeline.bring_installed()
     known = frozenset(
         path for path, image in snapshot(pipeline.site.path, pipeline.site.state.path).entries() if image.kind == "file"
     )

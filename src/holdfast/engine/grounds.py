@@ -33,6 +33,7 @@ from holdfast.model.image import Image
 from holdfast.model.path import printable
 from holdfast.store.large_blobs import LargeBlobs, Stock, carry
 from holdfast.workspace.borrowed import has_commit
+from holdfast.workspace.branch_environment import INSTALLED
 from holdfast.workspace.manifest import Manifest, manifest_of, unpacked_manifest, with_folders
 from holdfast.workspace.mirror import Mirror, looked_at
 from holdfast.workspace.origins import FromGit, FromStock, FromTree, Origin
@@ -41,8 +42,6 @@ from holdfast.workspace.tree import Snapshot
 Opening = Callable[[str], AbstractContextManager[Pipeline]]
 FOLDER = "mirrors"
 _INDEX = "index-of-clone"
-# Folders of installed packages. On another machine they are those of its clone, as its user made them there.
-_INSTALLED = frozenset((".venv", "venv", "node_modules", ".tox", ".nox"))
 _MOST_TEXT = 1 << 20
 _MOST = 256
 # Q3. Longer than a driver waits, which finds the work when it goes on.
@@ -131,7 +130,8 @@ class DistantGrounds:
             if self._repository:
                 clone = held.enter_context(closing(Root(self._repository, CALLS)))
                 stands = self._of_the_clone()
-                whole = with_folders(base, _INSTALLED, stands)
+                # Those of its clone, as its user made them there.
+                whole = with_folders(base, INSTALLED, stands)
                 installed = {path for path, _ in whole.entries}.difference(path for path, _ in base.entries)
                 origins += [FromGit(self._repository, dict(base.names)), FromTree(clone, installed)]
                 base = whole

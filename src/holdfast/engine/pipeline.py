@@ -60,6 +60,7 @@ from holdfast.store.chain import Record
 from holdfast.store.database import Records, Row
 from holdfast.store.ledger import Ledger
 from holdfast.store.transcripts import sweep_transcripts
+from holdfast.workspace.branch_environment import bring_installed
 from holdfast.workspace.collector import without_collector
 from holdfast.workspace.recovery import (
     IsUnsettled,
@@ -186,8 +187,14 @@ class Pipeline:
         with self.locked():
             return self._execute(job, given_now(approved_by), ())
 
+    def bring_installed(self) -> None:
+        """For the work tree of a branch: what is installed in the person's checkout, as it is there now."""
+        if self.site.is_branch:
+            bring_installed(self.site, self.governance.settings().hidden, lambda: self.locked(_PATIENCE))
+
     def simulate(self, plan: Plan, kind: ShadowKind = "auto", hire: Hire | None = None) -> Simulated:
         """What the plan would do. The report of one that cannot be done is kept and recorded here: nothing follows."""
+        self.bring_installed()
         try:
             return self.simulator.simulate(plan, kind, hire)
         except Unrehearsable as error:

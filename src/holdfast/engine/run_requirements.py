@@ -54,6 +54,8 @@ def require_understood(pipeline: Pipeline) -> None:
 def looked_ahead(pipeline: Pipeline, options: RunOptions, to_do: Sequence[Task]) -> tuple[str, ...]:
     """Which checks the work will have, a sentence each, after a trial of each, and what the tests say before anything
     is done; VerificationFailed (Q3)."""
+    if to_do:
+        pipeline.bring_installed()
     if options.unverified_because or options.verify_mode == "agent" or not to_do:
         return ()
     named = tuple(chain.from_iterable(task.files for task in to_do))

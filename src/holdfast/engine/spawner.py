@@ -92,6 +92,7 @@ class ProcessSpawner:
         employ = hire(self._pipeline, agents or {}, watcher, told=heard.append)
         error = ""
         try:
+            self._pipeline.bring_installed()
             simulated = self._pipeline.simulator.simulate(plan, "auto", employ)
             Dossiers(self._pipeline.site.state, "simulations").remove(simulated.report.id)
         except (AgentFailed, LimitReached, Unrehearsable) as failure:
