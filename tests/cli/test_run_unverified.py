@@ -103,3 +103,25 @@ def test_apply_asks_about_what_was_red_before(guarded: Any) -> None:
     assert done.status == 3 and "`make test` failed before this change too" in done.out + done.err, done.err
     assert here("apply", str(change), "--yes").status == 0
     assert (here.directory / "notes.txt").exists()
+
+
+def test_lists_and_executions_say_that_work_landed_unverified(guarded: Any) -> None:
+    """`log`, `status`, `trace`, `show` of the execution and of its intent, and their JSON, give the reason; of work
+    that a check passed they say nothing of the kind."""
+    here = untested(guarded, "Create a.py", "Create b.py")
+    roadmap = here.directory / "ROADMAP.md"
+    roadmap.write_text(roadmap.read_text() + "\n  Verify: `python3 b.py`\n")
+    assert here.fresh("run", "--agent", "mine", "--yes").status == 3
+    assert here("review", "1.1", "--yes").status == 0
+    assert here.fresh("resume", "--yes").status == 0
+    why = "unverified: no tests were found"
+    first, second = (task["execution"] for task in here("tasks", "--json").document["tasks"])
+    assert f"Checked   {why}" in here("show", first).out and "unverified" not in here("show", second).out
+    assert here("show", first, "--json").document["unverified"] == "no tests were found"
+    listed = {row["id"]: row["unverified"] for row in here("log", "--json").document["items"] if "unverified" in row}
+    assert listed[first] == "no tests were found" and listed[second] == ""
+    assert [line.split()[0] for line in here("log").out.splitlines() if why in line] == [first]
+    assert f"2 landed, 1 {why}" in here("status").out
+    assert here("status", "--json").document["run"]["unverified"] == 1
+    assert why in here("show", here("show", first, "--json").document["intent_id"]).out
+    assert all(why in line for line in here("trace", first).out.splitlines() if " execution " in line)

@@ -21,7 +21,7 @@ from holdfast.cli.papers import (
 from holdfast.cli.screen import Screen, shown
 from holdfast.cli.summary import note_lines
 from holdfast.cli.verbs import Face, verb
-from holdfast.cli.words import count, duration, state
+from holdfast.cli.words import count, duration, state, unverified
 from holdfast.errors import InvalidInput, UnknownId
 from holdfast.model.check import subject
 from holdfast.model.path import printable
@@ -113,7 +113,8 @@ def _show(screen: Screen, hf: Holdfast, found: str, *, logs: bool) -> None:
                 _show_logs(screen, hf, row, document)
             else:
                 kept = document is not None
-                _show_execution(screen, row, document or {"lineage": hf.lineage(row)}, _approvers(hf, row), kept=kept)
+                known = {"lineage": hf.lineage(row), "unverified": hf.unverified(row.at_ns).get(row.id, "")}
+                _show_execution(screen, row, document or known, _approvers(hf, row), kept=kept)
         case "x-":
             from holdfast.cli.patches import show_patch
 
@@ -142,6 +143,8 @@ def _show_execution(screen: Screen, row: Row, document: Mapping[str, Any], appro
         names = row.summary.get(key)
         if isinstance(names, list) and names:
             screen.say(f"{word:<9} {', '.join(map(str, names))}")
+    if why := document.get("unverified"):
+        screen.say(f"Checked   {unverified(why)}")
     errors = row.summary.get("errors")
     for text in errors if isinstance(errors, list) else ():
         screen.say(f"Reason    {shown(str(text).replace(chr(10), '; '))}")
@@ -239,7 +242,11 @@ def _show_intent(screen: Screen, hf: Holdfast, id: str) -> None:
     from holdfast.model.execution import intent_id
 
     rows = [row for row in hf.records.executions() if intent_id(row.intent) == id]
-    screen.answer({**list_document([row_document(row) for row in rows]), "id": id})
+    doubts = hf.unverified(*(row.at_ns for row in rows))
+    items = [{**row_document(row), "unverified": doubts.get(row.id, "")} for row in rows]
+    screen.answer({**list_document(items), "id": id})
     screen.say(f"{id}  {shown(rows[0].intent.strip().partition(chr(10))[0]) if rows else ''}".rstrip())
     for row in rows:
-        screen.say(f"  {row.id}  {state(row)}  {for_people(row.at_ns)}  {count(row.changes, 'change')}")
+        doubt = unverified(doubts.get(row.id, ""))
+        moment, moved = for_people(row.at_ns), count(row.changes, "change")
+        screen.say(f"  {row.id}  {state(row)}  {moment}  {moved}  {doubt}".rstrip())

@@ -14,7 +14,7 @@ from holdfast.cli.moments import clock_time, for_people, for_programs
 from holdfast.cli.opening import opened, tell_recovery
 from holdfast.cli.screen import shown
 from holdfast.cli.verbs import Face, verb
-from holdfast.cli.words import count, duration, state
+from holdfast.cli.words import count, duration, state, unverified
 from holdfast.errors import HoldfastError, Locked
 from holdfast.model.path import printable
 from holdfast.wiring import Holdfast
@@ -41,6 +41,7 @@ def command(face: Face) -> int:
         trouble = _trouble(face, hf, locks)
         tree = hf.tree()
         rows = hf.log(limit=1)
+        doubt = hf.unverified(rows[0].at_ns).get(rows[0].id, "") if rows else ""
         busy = _busy(hf, locks)
         closed = closed_as_failed(hf)
         unreadable = tree.problems()
@@ -54,7 +55,7 @@ def command(face: Face) -> int:
             "status": "trouble" if trouble else "busy" if busy else "clean",
             "path": path,
             "tree": {"digest": digest, "entries": entries, "unreadable": [item.path for item in unreadable]},
-            "last": row_document(rows[0]) if rows else None,
+            "last": {**row_document(rows[0]), "unverified": doubt} if rows else None,
             "closed_as_failed": closed.document() if closed is not None else None,
             "at_work": busy or None,
             "run": run.document if run is not None else None,
@@ -67,6 +68,8 @@ def command(face: Face) -> int:
         row = rows[0]
         intent = shown(row.intent.strip().partition("\n")[0])
         screen.say(f"Last       {row.id} {state(row)} {for_people(row.at_ns)}: {intent}")
+        if doubt:
+            screen.say(f"           {unverified(doubt)}")
     screen.say(f"Tree       {digest[:16]}…, {count(entries, 'entry', 'entries')}")
     if run is not None:
         screen.say(screen.way(f"Run        {shown(run.words)}"))
@@ -140,7 +143,10 @@ def _run(hf: Holdfast) -> _Run | None:
     landed = sum(record.state == "COMPLETED" and bool(record.execution) for record in records.values())
     before = counted.get("COMPLETED", 0) - landed
     about = f"{run.id} over {run.roadmap}"
-    done = f"{landed:,} landed" + (f", {before:,} done before" if before else "")
+    doubts = [record.unverified for record in records.values() if record.state == "COMPLETED" and record.unverified]
+    document["unverified"] = len(doubts)
+    done = f"{landed:,} landed" + (f", {len(doubts):,} {unverified(doubts[0])}" if doubts else "")
+    done += f", {before:,} done before" if before else ""
     done += f", {waiting:,} wait for you (holdfast review)" if waiting else ""
     done += f", {answered:,} answered" if answered else ""
     if pulse is not None and life in ("alive", "silent"):

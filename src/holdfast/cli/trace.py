@@ -11,7 +11,7 @@ from holdfast.cli.opening import reading
 from holdfast.cli.papers import worst_step
 from holdfast.cli.screen import shown
 from holdfast.cli.verbs import Face, verb
-from holdfast.cli.words import count
+from holdfast.cli.words import count, unverified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,10 +31,11 @@ def command(face: Face, id: str) -> None:
     screen = face.screen
     with reading(face) as hf:
         _, links, line = hf.trace(id)
+        doubts = hf.unverified(*(link.at_ns for link in links if link.kind == "execution"))
     told = {"lineage": _lineage(line)} if line is not None else {}
-    screen.answer({"kind": "list", "items": [_document(link) for link in links], **told})
+    screen.answer({"kind": "list", "items": [_document(link, doubts) for link in links], **told})
     for link in links:
-        screen.say(f"{for_people(link.at_ns)}  {link.kind:<10} {link.id:<14} {_words(link.kind, link.body)}")
+        screen.say(f"{for_people(link.at_ns)}  {link.kind:<10} {link.id:<14} {_told(link, doubts)}")
     if not links:
         screen.say("The ledger holds nothing about it yet.")
     if line is not None:
@@ -56,8 +57,15 @@ def _lineage(line: Lineage) -> dict[str, object]:
     }
 
 
-def _document(link: Link) -> dict[str, object]:
-    return {"kind": link.kind, "id": link.id, "at": for_programs(link.at_ns), "seq": link.seq, "body": link.body}
+def _told(link: Link, doubts: Mapping[str, str]) -> str:
+    doubt = doubts.get(link.id, "") or str(link.body.get("unverified", "") if link.kind == "task" else "")
+    return ", ".join(filter(None, (_words(link.kind, link.body), unverified(doubt))))
+
+
+def _document(link: Link, doubts: Mapping[str, str]) -> dict[str, object]:
+    told = {"unverified": doubts.get(link.id, "")} if link.kind == "execution" else {}
+    at = for_programs(link.at_ns)
+    return {"kind": link.kind, "id": link.id, "at": at, "seq": link.seq, **told, "body": link.body}
 
 
 def _words(kind: str, body: Mapping[str, Json]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.cli.screen import shown
 from holdfast.model.words import counted
 from holdfast.store.database import Row
 
@@ -32,6 +33,11 @@ def duration(milliseconds: int) -> str:
     if milliseconds < 60_000:
         return f"{milliseconds / 1000:.1f} s"
     return f"{milliseconds // 60_000} min {milliseconds % 60_000 // 1000} s"
+
+
+def unverified(why: str) -> str:
+    """As the live lines and tables of a run say it; empty where there is no reason."""
+    return f"unverified: {shown(' '.join(why.split()))}" if why else ""
 
 
 _STATES = {

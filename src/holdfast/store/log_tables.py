@@ -31,6 +31,8 @@ CREATE TABLE IF NOT EXISTS delegations(
   task_id TEXT NOT NULL, adapter_id TEXT NOT NULL, good INTEGER NOT NULL, task TEXT NOT NULL, error TEXT NOT NULL);
 """
 _DAY_NS = 86_400 * 10**9
+# Where a task moves when it, or a part of it, landed.
+_LANDING = ("COMPLETED", "PENDING")
 
 
 class EventRow(NamedTuple):
@@ -129,3 +131,19 @@ class LogTables(Tables):
         question = "SELECT run_id FROM events WHERE at_ns >= ? AND document LIKE ? ORDER BY seq LIMIT 1"
         row = self._db.execute(question, (at_ns - _DAY_NS, named)).fetchone()
         return "" if row is None else str(row[0])
+
+    @dependable
+    def landed_unverified(self, since_ns: int) -> dict[str, str]:
+        """The executions by which runs landed what no check says works, from this moment on, each with the reason.
+
+        What the first entry says that names an execution counts: later ones may be about other parts of its task.
+        """
+        if not self.exist():
+            return {}
+        question = 'SELECT document FROM events WHERE at_ns >= ? AND document LIKE \'%"execution": "e-%\' ORDER BY seq'
+        found: dict[str, str] = {}
+        for (text,) in self._db.execute(question, (since_ns - _DAY_NS,)):
+            document = json.loads(text)
+            if document.get("state") in _LANDING:
+                found.setdefault(str(document["execution"]), str(document.get("unverified", "")))
+        return {execution: why for execution, why in found.items() if why}

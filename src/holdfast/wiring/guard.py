@@ -477,7 +477,15 @@ class Holdfast:
     def show(self, id: str) -> tuple[Row, dict[str, Json] | None]:
         """An execution as it stands, and its result with its lineage where the table has it."""
         row, document = self.records.execution(self.resolve(id))
-        return row, None if document is None else {**document, "lineage": self.lineage(row)}
+        if document is None:
+            return row, None
+        return row, {**document, "lineage": self.lineage(row), "unverified": self.unverified(row.at_ns).get(row.id, "")}
+
+    def unverified(self, *moments: int) -> dict[str, str]:
+        """By id, since the first of these moments: why no check says that what an execution of a run landed works."""
+        from holdfast.store.log_tables import LogTables
+
+        return LogTables(self.records).landed_unverified(min(moments)) if moments else {}
 
     def lineage(self, row: Row) -> dict[str, Json]:
         """What an execution belongs to, from the tables alone; `trace` has all of it."""
