@@ -202,3 +202,18 @@ def test_nothing_in_a_line_moves_the_cursor_or_hides() -> None:
     assert plain_lines("one\rtwo\r\nthree\u2028four") == ["one", "two", "three", "four"]
     assert plain_lines("\x9b31mc1\x9dtitle\x9c!") == ["c1!"]
     assert plain_lines("back\x08\x08space \u202eabc") == ["back\\x08\\x08space \\u202eabc"]
+
+
+def test_what_an_agent_made_and_does_not_land_is_told(guarded: Any) -> None:
+    """The first names, how many more, and the key that keeps one: in `show` of task and simulation, in `review` and in
+    the transcript; the ledger has all of them."""
+    here = spoken(guarded, "Create a.py")
+    (here.directory / ".gitignore").write_text("*.tmp\nbuild/\n")
+    script(here).write_text(SPEAKING + "import os\nos.mkdir('build')\nopen('build/out', 'w').write('x')\n"
+                            "for n in range(4): open(f'{n}.tmp', 'w').write('x')\n")  # fmt: skip
+    assert here.fresh("run", "--agent", "mine", "--ask", "after").status == 3
+    line = "caches and ignored files are not landed: 0.tmp, 1.tmp, 2.tmp and 2 more  (to land one: [workspace] keep)"
+    simulation = here("tasks", "--json").document["tasks"][0]["simulation"]
+    for words in (["show", "1.1"], ["show", simulation], ["review"], ["show", "1.1", "--transcript"]):
+        assert line in here(*words).out, words
+    assert here("show", "1.1", "--json").document["left_out"] == ["0.tmp", "1.tmp", "2.tmp", "3.tmp", "build"]

@@ -9,7 +9,7 @@ from holdfast.cli.checks_told import how_it_went
 from holdfast.cli.documents import change_document, simulated_step_document
 from holdfast.cli.moments import for_people, for_programs
 from holdfast.cli.screen import Screen, shown
-from holdfast.cli.summary import summary
+from holdfast.cli.summary import left_out, summary
 from holdfast.cli.words import count
 from holdfast.errors import UnknownId
 
@@ -52,6 +52,8 @@ def show_simulation(screen: Screen, hf: Holdfast, paper: Paper) -> None:
         screen.say(f"Changes    {count(len(changes), 'path')}; line by line: holdfast diff {paper.id}")
         for line in summary(PlannedDifference(hf.site, changes, kept.sources, kept.plan.notes)):
             screen.say(line)
+        if report.by_products:
+            screen.say(f"  . {left_out([item.path for item in report.by_products])}")
 
 
 def _tell_steps(screen: Screen, report: Simulation) -> None:

@@ -134,10 +134,12 @@ class _Desk:
         found = self._found(record)
         if found is not None:
             from holdfast.cli.gate_told import tell_decision
-            from holdfast.cli.summary import summary
+            from holdfast.cli.summary import left_out, summary
 
             for line in summary(found.difference):
                 screen.say(f"  {line}")
+            if made := found.simulated.report.by_products:
+                screen.say(f"    . {left_out([item.path for item in made])}")
             tell_decision(screen, found.decision)
         return found
 

@@ -32,6 +32,7 @@ from holdfast.wiring import Holdfast
 if TYPE_CHECKING:
     from holdfast.cli.task_shown import TaskAsked
     from holdfast.model.plan import HealthCheck, VerifyCheck
+    from holdfast.store.chain import Entry
 
 _MOST_STEPS = 20
 _LOGS = "only simulations and executions have logs"
@@ -91,10 +92,10 @@ def _about(task: TaskAsked | None) -> str:
     return task[2].state if task is not None else "known"
 
 
-def _agents_work(hf: Holdfast, task: str) -> bool:
+def _agents_work(hf: Holdfast, task: str) -> tuple[Entry, ...]:
     from holdfast.engine.tracing import delegations_about
 
-    return bool(delegations_about(hf.ledger, task))
+    return delegations_about(hf.ledger, task)
 
 
 def _show(screen: Screen, hf: Holdfast, found: str, *, logs: bool) -> None:

@@ -14,7 +14,7 @@ from holdfast.cli.documents import change_document, simulated_step_document
 from holdfast.cli.opening import changing
 from holdfast.cli.patch_asked import Asked
 from holdfast.cli.screen import Screen, shown
-from holdfast.cli.summary import summary
+from holdfast.cli.summary import left_out, summary
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count
 from holdfast.engine.difference import PlannedDifference
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from holdfast.engine.simulator import Simulated
     from holdfast.model.simulation import Simulation
     from holdfast.wiring import Holdfast
-
-_MOST_NAMED = 3
 
 
 @verb(name="simulate")
@@ -119,7 +117,4 @@ def tell_report(screen: Screen, report: Simulation) -> None:
     for line in report.suspicious:
         screen.say(f"  ! in the shadow, discarded: {shown(line)}")
     if report.by_products:
-        named = ", ".join(shown(item.path) for item in report.by_products[:_MOST_NAMED])
-        more = len(report.by_products) - _MOST_NAMED
-        named += f" and {more} more" if more > 0 else ""
-        screen.say(f"  . caches and ignored files are not landed: {named}  (to land one: [workspace] keep)")
+        screen.say(f"  . {left_out([item.path for item in report.by_products])}")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MOST_LINES = 20
 _COUNTED_BYTES = 64 * 1024
 _WIDEST_NAME = 44
+_MOST_LEFT_OUT = 3
 
 
 class Line(NamedTuple):
@@ -46,6 +47,14 @@ def summary(difference: Difference) -> list[str]:
     if len(told) > MOST_LINES:
         text.append(f"  and {len(told) - MOST_LINES:,} more")
     return [*text, *note_lines(difference.notes, MOST_LINES)]
+
+
+def left_out(paths: Sequence[str], total: int = 0) -> str:
+    """The by-products of a program, of which there are `total`: the first by name, and the key that keeps one."""
+    named = ", ".join(map(shown, paths[:_MOST_LEFT_OUT]))
+    more = max(total, len(paths)) - _MOST_LEFT_OUT
+    named += f" and {more:,} more" if more > 0 else ""
+    return f"caches and ignored files are not landed: {named}  (to land one: [workspace] keep)"
 
 
 def note_lines(notes: Sequence[str], most: int) -> list[str]:

@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from holdfast.cli.run_told import LOST, MARKS, answer_of, label, one_line, task_document, told, waits_for
 from holdfast.cli.screen import shown
+from holdfast.cli.summary import left_out
 from holdfast.cli.watching import spent
 from holdfast.engine.run_standing import resume_with
 from holdfast.errors import UnknownId
 from holdfast.store.runs import Runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from holdfast.cli.screen import Screen
     from holdfast.engine.run_standing import Standing
     from holdfast.model.task import Task, TaskRecord
+    from holdfast.store.chain import Entry
     from holdfast.wiring import Holdfast
 
     TaskAsked: TypeAlias = tuple[Standing, Task, TaskRecord]
@@ -70,11 +72,25 @@ def landings_of(hf: Holdfast, roadmap: str, task: str) -> Iterator[TaskRecord]:
             yield record
 
 
-def show_task(screen: Screen, standing: Standing, task: Task, record: TaskRecord, agents_work: bool = False) -> None:
-    """`agents_work`: the ledger has work of agents for it, of which there are transcripts."""
+def _left_out(agents_work: Sequence[Entry]) -> tuple[tuple[str, ...], int]:
+    """The by-products of the newest work, as many as the ledger names, and how many there were."""
+    from holdfast.engine.transcript import last_measured
+
+    measured = last_measured(agents_work[-1].body) if agents_work else {}
+    paths, total = measured.get("left_out"), measured.get("left_out_count")
+    return tuple(map(str, paths)) if isinstance(paths, list) else (), total if isinstance(total, int) else 0
+
+
+def show_task(
+    screen: Screen, standing: Standing, task: Task, record: TaskRecord, agents_work: Sequence[Entry] = ()
+) -> None:
+    """`agents_work` is what the ledger has of agents' work for it, of which there are transcripts; the newest last."""
     evidence = [{"attempt": number, "evidence": one.evidence} for number, one in enumerate(record.tried, 1)]
     answer = answer_of(standing, task.id)
-    screen.answer({**task_document(task, record, answer), "body": task.body, "evidence": evidence})
+    made, total = _left_out(agents_work)
+    screen.answer(
+        {**task_document(task, record, answer), "body": task.body, "evidence": evidence, "left_out": list(made)}
+    )
     screen.say(f"{MARKS['PENDING' if answer else record.state]} {label(task)}")
     screen.say(f"State     {record.state}: {told(task, record, waits_for(task, standing), answered=answer)}")
     screen.say(f"Task      {task.id}, line {task.line} of {shown(standing.run.roadmap)}, run {standing.run.id}")
@@ -87,6 +103,8 @@ def show_task(screen: Screen, standing: Standing, task: Task, record: TaskRecord
         screen.say(f"Used      {spent(record.usage)}")
     if record.execution:
         screen.say(f"Execution {record.execution}" + (f", commit {record.commit}" if record.commit else ""))
+    if made:
+        screen.say(f"Left out  {left_out(made, total)}")
     if record.attempt:
         screen.say(f"Log       .holdfast/logs/execution/{shown(task.id)}.jsonl")
     if agents_work:

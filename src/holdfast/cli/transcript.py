@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.moments import clock_time, for_people, for_programs
 from holdfast.cli.screen import Screen, shown
+from holdfast.cli.summary import left_out
 from holdfast.cli.words import count, duration
 from holdfast.errors import UnknownId
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from holdfast.engine.transcript import Round, Row, Work
+    from holdfast.model.canonical import Json
     from holdfast.wiring import Holdfast
 
 # Of a round: so many lines from its beginning, and so many from its end.
@@ -115,6 +117,9 @@ def _measured(one: Round) -> Iterator[str]:
         f"changed {', '.join(paths)}" if paths else "changed nothing",
     ]
     yield "  Measured  " + shown(" ".join(filter(None, (parts[0], parts[1]))) + "; " + parts[2])
+    if made := _texts(measured.get("left_out")):
+        total = measured.get("left_out_count")
+        yield f"            {left_out(made, total if isinstance(total, int) else 0)}"
     detail = plain_lines(str(measured.get("detail", "")))
     for line in detail[:_MOST_OF_A_ROW]:
         yield f"            {line}"
@@ -125,6 +130,10 @@ def _measured(one: Round) -> Iterator[str]:
         yield f"  {'Claimed' if not number else '':<8}  {line[:_WIDEST]}"
     for number, line in enumerate(plain_lines(one.evidence)[:_MOST_OF_A_ROW]):
         yield f"  {'Wrong' if not number else '':<8}  {line[:_WIDEST]}"
+
+
+def _texts(value: Json) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else []
 
 
 def _document(work: Work) -> dict[str, object]:

@@ -69,7 +69,8 @@ class Measuring:
             wrong = [failed_check(self._blobs, receipt, at) for receipt in receipts if not receipt.passed]
         evidence = "\n\n".join(wrong)[:MOST_EVIDENCE]
         lacks = unmet_by(self._site, self._plan, captured.change_set, captured.sources) if changed else ()
-        return Measured(Attempt(number, result, changed, missing, receipts, evidence, lacks), captured)
+        left_out = tuple(one.path for one in captured.by_products)
+        return Measured(Attempt(number, result, changed, missing, receipts, evidence, lacks, left_out), captured)
 
 
 def failed_check(blobs: Blobs, receipt: Receipt, root: str) -> str:

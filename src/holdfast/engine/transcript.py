@@ -116,6 +116,13 @@ def work_in(state: Root, entry: Entry, *, everything: bool = False) -> Work:
     )  # fmt: skip
 
 
+def last_measured(body: Mapping[str, Json]) -> Mapping[str, Json]:
+    """What the last round of a delegation came to; empty where its entry does not say."""
+    attempts = body.get("attempts")
+    last = attempts[-1] if isinstance(attempts, list) and attempts else None
+    return _table(last.get("measured")) if isinstance(last, dict) else {}
+
+
 def words_in(line: str) -> str:
     """What a person would read in a line that a machine wrote for machines; the line itself where it is none."""
     if not line.lstrip().startswith(("{", "[")):

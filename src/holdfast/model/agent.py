@@ -137,6 +137,8 @@ class Attempt(NamedTuple):
     evidence: str = ""
     # What the task names and the change lacks, a sentence each: a reason to ask, not to refuse.
     unmet: tuple[str, ...] = ()
+    # Caches, and what the repository ignores: made, and not landed.
+    left_out: tuple[str, ...] = ()
 
     @property
     def good(self) -> bool:

@@ -6,7 +6,7 @@ A ledger cannot forget, so the claim is masked by the caller and bounded here; t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from holdfast.model.agent import Attempt, Delegation, Usage
 from holdfast.model.canonical import Json, whole_characters
@@ -61,10 +61,17 @@ def _attempt(attempt: Attempt) -> dict[str, Json]:
             "checks_failed": sum(not receipt.passed for receipt in attempt.receipts),
             "left_behind": result.left_behind,
             **({"unmet": [whole_characters(text) for text in attempt.unmet]} if attempt.unmet else {}),
+            **_left_out(attempt.left_out),
         },
         "evidence": whole_characters(attempt.evidence[:_MOST_WORDS]),
         "transcript": result.transcript,
     }
+
+
+def _left_out(paths: Sequence[str]) -> dict[str, Json]:
+    if not paths:
+        return {}
+    return {"left_out": [whole_characters(path) for path in paths[:_MOST_PATHS]], "left_out_count": len(paths)}
 
 
 def _usage(usage: Usage) -> dict[str, Json]:
