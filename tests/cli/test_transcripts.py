@@ -217,3 +217,17 @@ def test_what_an_agent_made_and_does_not_land_is_told(guarded: Any) -> None:
     for words in (["show", "1.1"], ["show", simulation], ["review"], ["show", "1.1", "--transcript"]):
         assert line in here(*words).out, words
     assert here("show", "1.1", "--json").document["left_out"] == ["0.tmp", "1.tmp", "2.tmp", "3.tmp", "build"]
+
+
+def test_work_that_lacks_what_its_task_names_is_not_just_good(guarded: Any) -> None:
+    """Transcript, `trace` and the delegation say what it lacks; what lacks nothing is good without a word more."""
+    here = spoken(guarded, "Create a.py with a function `spam_eggs`", "Create b.py")
+    assert here.fresh("run", "--agent", "mine", "--yes", "--attempts", "1").status == 3
+    lacks = "the task asks for `spam_eggs`, and nothing in the change defines it"
+    told = here("show", "1.1", "--transcript").out
+    assert f"mine: good, but {lacks}" in told and f"  Lacks     {lacks}" in told
+    traced = here("trace", "1.1").out
+    assert f"good, but {lacks}, by mine in 2 rounds" in traced
+    (work,) = (line.split()[3] for line in traced.splitlines() if " delegation " in line)
+    assert f"{work}  good, but {lacks}" in here("show", work).out
+    assert "good, but" not in here("trace", "1.2").out + here("show", "1.2", "--transcript").out

@@ -10,6 +10,7 @@ from holdfast.cli.moments import for_people, for_programs
 from holdfast.cli.opening import reading
 from holdfast.cli.papers import worst_step
 from holdfast.cli.screen import shown
+from holdfast.cli.transcript import told_good, unmet_in
 from holdfast.cli.verbs import Face, verb
 from holdfast.cli.words import count, unverified
 
@@ -97,9 +98,12 @@ def _work(kind: str, body: Mapping[str, Json]) -> str:
     if kind == "fix":
         why = f": {_one_line(body['why_not'])}" if body.get("why_not") else ""
         return f"{good}, attempt {body['attempt']} by {shown(str(body['agent']))} at {body['category']}{why}"
+    from holdfast.engine.transcript import last_measured
+
     attempts = body["attempts"]
     tries = count(len(attempts) if isinstance(attempts, list) else 0, "round")
-    return f"{good}, by {shown(str(body['agent']))} in {tries}"
+    told = told_good(bool(body["good"]), unmet_in(last_measured(body)))
+    return f"{told}, by {shown(str(body['agent']))} in {tries}"
 
 
 def _steps(body: Mapping[str, Json]) -> str:

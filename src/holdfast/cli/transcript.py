@@ -15,7 +15,7 @@ from holdfast.cli.words import count, duration
 from holdfast.errors import UnknownId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from holdfast.engine.transcript import Round, Row, Work
     from holdfast.model.canonical import Json
@@ -58,8 +58,7 @@ def show_transcript(screen: Screen, hf: Holdfast, id: str, name: str, status: st
 
 
 def _lines(screen: Screen, work: Work, name: str, *, everything: bool) -> Iterator[str]:
-    good = "good" if work.good else "not good"
-    yield screen.style(f"{work.id}  {for_people(work.at_ns)}  {shown(work.agent)}: {good}", "bold")
+    yield screen.style(f"{work.id}  {for_people(work.at_ns)}  {shown(work.agent)}: {_how_good(work)}", "bold")
     of_run = f" of run {work.run}, task {shown(work.task)}" if work.run else ""
     yield f"Plan {work.plan}{of_run}"
     for one in work.rounds:
@@ -128,8 +127,27 @@ def _measured(one: Round) -> Iterator[str]:
     unheard = [line for lines in words for line in lines if line not in said]  # the rest stands above
     for number, line in enumerate(unheard[:_MOST_OF_A_ROW]):
         yield f"  {'Claimed' if not number else '':<8}  {line[:_WIDEST]}"
+    for number, text in enumerate(unmet_in(measured)[:_MOST_OF_A_ROW]):
+        yield f"  {'Lacks' if not number else '':<8}  {shown(text)[:_WIDEST]}"
     for number, line in enumerate(plain_lines(one.evidence)[:_MOST_OF_A_ROW]):
         yield f"  {'Wrong' if not number else '':<8}  {line[:_WIDEST]}"
+
+
+def _how_good(work: Work) -> str:
+    return told_good(work.good, unmet_in(work.rounds[-1].measured) if work.rounds else ())
+
+
+def told_good(good: bool, unmet: Sequence[str]) -> str:
+    """Good is what passed; that it lacks what its task names makes it no worse, and is said (G2 of `measuring`)."""
+    if not good:
+        return "not good"
+    more = f" and {len(unmet) - 1:,} more" if len(unmet) > 1 else ""
+    return f"good, but {shown(unmet[0])}{more}" if unmet else "good"
+
+
+def unmet_in(measured: Mapping[str, Json]) -> list[str]:
+    """What the task names and the work lacked, a sentence each."""
+    return _texts(measured.get("unmet"))
 
 
 def _texts(value: Json) -> list[str]:
@@ -178,8 +196,7 @@ def show_delegation(screen: Screen, hf: Holdfast, id: str) -> None:
     (entry,) = (one for one in delegations_about(hf.ledger, id) if one.body["id"] == id)
     work = work_in(hf.site.state, entry)
     screen.answer({**_document(work), "rounds": [_summed(one) for one in work.rounds]})
-    good = "good" if work.good else "not good"
-    screen.say(f"{work.id}  {good}  {for_people(work.at_ns)}  by {shown(work.agent)}  about {work.plan}")
+    screen.say(f"{work.id}  {_how_good(work)}  {for_people(work.at_ns)}  by {shown(work.agent)}  about {work.plan}")
     if work.run:
         screen.say(f"Run       {work.run}, task {shown(work.task)}")
     for number, line in enumerate(plain_lines(work.words)[:_MOST_OF_A_ROW]):
