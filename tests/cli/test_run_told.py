@@ -43,6 +43,7 @@ from holdfast.model.run import (
     TaskStarted,
 )
 from holdfast.model.task import STRATEGIES, Phase, Roadmap, Task, TaskRecord, TaskState, Tried
+from roadmapped import git, mapped
 
 A, B = Task("add-a", "Add a", "1.1"), Task("add-b", "Add b", "1.2", after=("add-a",))
 SECOND = 10**9
@@ -401,3 +402,21 @@ def test_status_says_what_is_tried_again_and_when(guarded: Any) -> None:
     assert line in guarded("status").out.splitlines()
     (later,) = guarded("status", "--json").document["run"]["later"]
     assert later == {"task": "one", "because": "Holdfast itself failed: x", "not_before": for_programs(soon)}
+
+
+def test_every_commit_and_task_that_is_printed_can_be_shown(guarded: Any) -> None:
+    """The commit that a run prints leads to its execution, short or whole; a task without a number is listed with its
+    id. A commit of somebody else's, and a word that git would take for a revision, lead nowhere."""
+    here = mapped(guarded, "Create a.py")
+    (here.directory / "ROADMAP.md").write_text("# Plan\n\n- [ ] Create a.py\n")
+    git(here, "commit", "-qam", "no numbers")
+    done = here.fresh("run", "--agent", "mine", "--yes")
+    assert done.status == 0, done.err
+    task = here("tasks", "--json").document["tasks"][0]
+    assert here("tasks").out.splitlines()[1].endswith(f"  ({task['id']})") and task["commit"][:7] in done.out
+    assert here("show", task["id"]).status == 0
+    for commit in (task["commit"][:7], task["commit"]):
+        assert here("show", commit).out.startswith(f"{task['execution']}  applied"), commit
+        assert task["execution"] in here("trace", commit).out, commit
+    for other in (git(here, "rev-parse", "HEAD~1").strip(), "HEAD", "abcdef0"):
+        assert here("show", other).status == 2, other

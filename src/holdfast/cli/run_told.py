@@ -163,7 +163,10 @@ def _in_phases_before(task: Task, roadmap: Roadmap) -> Iterator[Task]:
     return (other for other in roadmap.tasks if other.phase in after) if after else iter(())
 
 
-def lines(screen: Screen, rows: Sequence[tuple[Task, TaskRecord]], standing: Standing) -> Iterator[str]:
+def lines(
+    screen: Screen, rows: Sequence[tuple[Task, TaskRecord]], standing: Standing, *, ids: bool = False
+) -> Iterator[str]:
+    """`ids`: a task that has no number ends with its id, by which it can be named."""
     width = min(_WIDEST, max((len(label(task)) for task, _ in rows), default=0))
     reasons = standing.roadmap.reasons
     for task, record in rows:
@@ -172,9 +175,10 @@ def lines(screen: Screen, rows: Sequence[tuple[Task, TaskRecord]], standing: Sta
         why = held if record.because == held else ""
         words = told(task, record, waits_for(task, standing), held=why, answered=answer)
         text = f"{_cut(label(task), width):<{width}}  {words}"
-        fitted = screen.fitted(text)
+        ending = f"  ({shown(task.id)})" if ids and not task.number else ""
+        fitted = screen.fitted(text, ending)
         yield screen.style(f" {mark}", STYLES[mark]) + f" {fitted}"
-        if fitted != text and record.state == "COMPLETED":
+        if fitted != text + ending and record.state == "COMPLETED":
             # A remark on what landed is never cut off.
             yield from (f"   ! {remark}" for remark in (unverified(record), one_line(record.because)) if remark)
 
@@ -272,7 +276,7 @@ def tell_table(screen: Screen, standing: Standing, *, all_rows: bool = False) ->
     screen.say(screen.style(left, "bold") + " " * gap + screen.style(right, "dim"))
     told_rows = rows if all_rows or len(rows) <= _MOST_ROWS else [row for row in rows if row[1].state != "COMPLETED"]
     shown_rows = told_rows if all_rows else told_rows[:_MOST_ROWS]
-    for line in lines(screen, shown_rows, standing):
+    for line in lines(screen, shown_rows, standing, ids=all_rows):
         screen.say(line)
     if len(rows) > len(shown_rows):
         screen.say(f"   and {len(rows) - len(shown_rows):,} more: holdfast tasks {standing.run.id}")

@@ -150,12 +150,12 @@ class Screen:
         sys.stdout.flush()
         return sys.stdin.readline().strip().lower()
 
-    def fitted(self, text: str) -> str:
-        """A line cut to the width of the screen; whole where it goes to a file."""
-        width = self.columns() - 1
+    def fitted(self, text: str, ending: str = "") -> str:
+        """A line cut to the width of the screen, but for its ending; whole where it goes to a file."""
+        width = max(1, self.columns() - 1 - len(ending))
         if len(text) <= width or not (self.is_terminal(sys.stdout) or self._told_columns()):
-            return text
-        return text[: width - 1] + "…"
+            return text + ending
+        return text[: width - 1] + "…" + ending
 
     def _told_columns(self) -> int:
         told = os.environ.get("COLUMNS", "")

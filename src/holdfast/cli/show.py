@@ -53,7 +53,8 @@ def command(face: Face, id: str, logs: bool, transcript: bool, everything: bool)
     """Show whatever has an ID: an execution, a plan, a simulation, a decision, an approval, a run, a task, the work of
     an agent, a fix, a refusal, a patch or an intent.
 
-    A unique beginning of its ID is enough; a task of the newest run may also be named by its number.
+    A unique beginning of its ID is enough; a task of the newest run may also be named by its number, and an execution
+    by the commit that was made of it.
     """
     if everything and not transcript:
         raise InvalidInput("--all belongs to --transcript", hint=f"See: holdfast show {printable(id)} --transcript")

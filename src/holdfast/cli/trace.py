@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 def command(face: Face, id: str) -> None:
     """Walk from any ID to simulation, decision, answers and executions, proven by the ledger; each says of which plan.
 
-    A unique beginning of an ID is enough; a task of the newest run may be named by its number. From a run or a task:
+    A unique beginning of an ID is enough; a task of the newest run may be named by its number, an execution by its
+    commit. From a run or a task:
     its own moves, and everything that it landed. From an execution: its lineage too.
     """
     screen = face.screen

@@ -533,10 +533,24 @@ class Holdfast:
                 raise UnknownId(f"{printable(id)} could be {', '.join(begun[:5])}", hint=error.hint) from None
             if begun:
                 return begun[0]
-            if others and "could be" not in error.message:
-                with suppress(HoldfastError):
-                    return self.runs.resolve(id, "")
+            if "could be" not in error.message:
+                if others:
+                    with suppress(HoldfastError):
+                        return self.runs.resolve(id, "")
+                if landed := self._landed_in(id):
+                    return landed
             raise
+
+    def _landed_in(self, commit: str) -> str:
+        """The execution whose commit this is, by its id or the beginning that runs print; empty for none that is
+        known here: a trailer alone proves nothing."""
+        from holdfast.workspace.githistory import execution_of
+        from holdfast.workspace.repository import Repository
+
+        with suppress(HoldfastError):
+            repository = Repository.at(self.path, self.site.calls)
+            return self.records.row(execution_of(repository, commit)).id if repository is not None else ""
+        return ""
 
     def difference(self, id: str) -> Difference:
         """What an execution changed, with the bytes of both sides as far as they are still kept."""

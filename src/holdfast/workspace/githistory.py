@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ from holdfast.workspace.trailers import BRANCH, EXECUTION, one_line, title_of, t
 
 # The clock of whoever committed on top may be slow; a day is more than any clock that still works is off.
 _SKEW = 86_400
+# What git takes for a beginning of an id, too.
+_BEGINNING = re.compile(r"[0-9a-f]{4,64}")
 
 
 class Commit(NamedTuple):
@@ -44,6 +47,18 @@ def checkpoints_since(repository: Repository, since: int, *, merges: bool = Fals
     """Every checkpoint in what is checked out: its commit, by its execution. With `merges`, of branches brought in
     too."""
     return {execution: commit.id for commit, execution in _named(repository, "", since, merges=merges) if execution}
+
+
+def execution_of(repository: Repository, commit: str) -> str:
+    """The execution that this commit names, by its id or a beginning that is long enough; empty for none."""
+    if not _BEGINNING.fullmatch(commit):
+        return ""
+    id = repository.git.answer("rev-parse", "--verify", "-q", f"{commit}^{{commit}}")
+    if not id:
+        return ""
+    output = repository.git.asked("rev-list", "--max-count=1", "--format=%P%n%T%n%B%x00", id, "--")
+    found = _commit(output.removesuffix(b"\0\n"), "", merges=True)
+    return found[1] if found is not None else ""
 
 
 def _named(repository: Repository, execution: str, since: int, *, merges: bool = False) -> Iterator[tuple[Commit, str]]:
