@@ -14,6 +14,7 @@ import pytest
 from engine.papers import Case, configure, execute, kept_case, nothing_changes, refused, refuses_to_execute
 from guarded import ME, Ground, guard, put, rewritten
 from holdfast.engine.checking import Verified
+from holdfast.engine.replay import replay_all
 from holdfast.errors import ApprovalNeeded, Denied, VerificationFailed
 from holdfast.gates.secrets import every_finding
 from holdfast.model.decision import Decision
@@ -417,3 +418,30 @@ def test_a_link_that_is_a_door_asks_by_the_rule_it_opens(ground: Ground) -> None
         case = kept_case(ground, Symlink(".github", "conf"))
     (paths,) = [reason.paths for reason in case.decision.reasons if reason.rule == "Reviews continuous integration"]
     assert paths == (".github",)
+
+
+def test_what_was_checked_in_another_environment_says_so(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked at from a shell without the virtual environment, the receipts prove nothing, and the reason names both;
+    other settings are told as that; `audit replay` says the same."""
+    configure(_EASY)
+    (tmp_path / "env/bin").mkdir(parents=True)
+    (tmp_path / "env/pyvenv.cfg").write_text(f"home = {sys.base_prefix}/bin\n")
+    for name in ("python", "python3"):
+        (tmp_path / "env/bin" / name).symlink_to(os.path.realpath(sys.executable))
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "env"))
+    case = kept_case(ground, put("n", b"1"), verify=(_TRUE,))
+    assert case.decision.verdict == "ALLOW"
+    with monkeypatch.context() as elsewhere:
+        elsewhere.delenv("VIRTUAL_ENV")
+        elsewhere.setenv("PATH", "/usr/bin:/bin")
+        again = ground.hf.evaluate(*ground.hf.kept(case.simulated.report.id))
+    (reason,) = (one.detail for one in again.reasons if one.rule == _UNVERIFIED)
+    assert reason == f"checked in another environment: VIRTUAL_ENV was {tmp_path / 'env'}, is unset"
+    assert {replay.verdict for replay in replay_all(ground.hf.site, ground.hf.ledger)} == {"same"}
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "env"))
+    configure(f'{_EASY}[checks]\ntime = "4m"\n')
+    again = ground.hf.evaluate(*ground.hf.kept(case.simulated.report.id))
+    (reason,) = (one.detail for one in again.reasons if one.rule == _UNVERIFIED)
+    assert reason == "checked with other settings than those of now"

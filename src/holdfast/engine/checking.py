@@ -96,6 +96,7 @@ _CHOSEN = ("plan", "configured", "detected")
 _UNCHOSEN = "the only checks that ran were named by the project itself or by the agent"
 # So long the tests may take that an agent is shown before it begins; longer ones it runs itself.
 _STANDING_MS = 60_000
+NO_ENVIRONMENT = "unset"
 _TOUCHED = "the workspace was written to while the checks ran"
 
 
@@ -127,6 +128,10 @@ class Verified(NamedTuple):
     base_tests: BaseTests | None = None
     # The runs behind the receipts, of what was found in the tree; nothing that is kept has them.
     ran: tuple[Ran, ...] = ()
+    # The environment that the checks ran in, as a person would set it: the value of VIRTUAL_ENV, or NO_ENVIRONMENT.
+    checked_in: str = ""
+    # Why receipts that were bound to a tree are bound to none any more; empty where nothing of the kind happened.
+    outdated: str = ""
 
     @property
     def proofs(self) -> tuple[Receipt, ...]:
@@ -395,11 +400,26 @@ class Checking:
 
     def settings_digest(self) -> str:
         """Over what decides, besides the plan and the tree, which checks run, what they see, and with what tools."""
-        settings = self._settings()
-        found = environment_of(this_shell(), self._site.seen_at, readable=settings.environment.readable)
+        settings, found = self._settings(), self._environment()
         environment = {"path": found.path, "variables": found.variables, "readable": found.readable}
         environment["build"] = settings.environment.build
         return digest_of({**settings.checks._asdict(), "hidden": settings.hidden, "environment": environment})
+
+    def outdated(self, verified: Verified) -> Verified:
+        """Without what they stood on, where the receipts are of other checks than those that are wanted now."""
+        if not verified.receipts or verified.checks == self.settings_digest():
+            return verified
+        now, why = self._checked_in(), "checked with other settings than those of now"
+        if verified.checked_in not in ("", now):
+            was = printable(verified.checked_in)
+            why = f"checked in another environment: VIRTUAL_ENV was {was}, is {printable(now)}"
+        return verified.unbound()._replace(outdated=why)
+
+    def _environment(self) -> Environment:
+        return environment_of(this_shell(), self._site.seen_at, readable=self._settings().environment.readable)
+
+    def _checked_in(self) -> str:
+        return dict(self._environment().variables).get("VIRTUAL_ENV", NO_ENVIRONMENT)
 
     def _look(self) -> _Look:
         moment = time.time_ns()
@@ -427,6 +447,7 @@ class Checking:
             found.not_run,
             self._base_tests(before, part.plan, part.landable, found, run),
             found.ran,
+            self._checked_in(),
         )
         if not found.receipts:
             return verified  # nothing was bound to anything

@@ -114,6 +114,7 @@ def kept_inputs(evidence: Evidence, layers: Sequence[LayerSource], approvers: in
         "lands_as": evidence.lands_as,
         "tree_files": evidence.tree_files,
         "health_in_words": [check_document(check) for check in evidence.health_in_words],
+        **({"outdated": evidence.outdated} if evidence.outdated else {}),
         **({"unmet": list(evidence.unmet)} if evidence.unmet else {}),
         **({"base_tests": evidence.base_tests.document()} if evidence.base_tests is not None else {}),
     }
@@ -153,6 +154,7 @@ def replayed(inputs: bytes) -> Decision:
             # Not looked at by earlier releases.
             base_tests=base_tests_from(found.get("base_tests")),
             unmet=tuple(map(str, found.get("unmet", ()))),
+            outdated=str(found.get("outdated", "")),
         )
         layers = [LayerSource(layer, file, values) for layer, file, values in found["layers"]]
         approvers = int(found["approvers"])

@@ -137,6 +137,7 @@ class Governance:
             # A person's change was made under nobody's instructions.
             instructions=_bounded(around.instructions) if simulated.plan.agent else (),
             lands_as=tree,
+            outdated=verified.outdated,
             health_in_words=health_in_words(simulated.plan),
         )
         return self._read

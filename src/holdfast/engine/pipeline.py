@@ -226,8 +226,7 @@ class Pipeline:
         Receipts of checks that are no longer the ones wanted prove nothing; neither do those for another tree than
         the predicted one, or than `tree`, which it would become where the workspace moved elsewhere since.
         """
-        if verified.receipts and verified.checks != self.simulator.checking.settings_digest():
-            verified = verified.unbound()
+        verified = self.simulator.checking.outdated(verified)
         with told("the change cannot be judged"):
             around = self.simulator.surroundings_of(simulated.report)
             removed = removed_files(simulated.change_set.changes)

@@ -76,7 +76,9 @@ class Proposal(NamedTuple):
 
     def unwitnessed(self) -> Proposal:
         """As it counts here when it was made elsewhere (P5)."""
-        report = replace(self.report, receipts=(), checked_on="", checks="", enforced=(), base_tests=None)
+        report = replace(
+            self.report, receipts=(), checked_on="", checks="", checked_in="", enforced=(), base_tests=None
+        )
         return self._replace(report=report, receipts=(), elsewhere=True)
 
     @property

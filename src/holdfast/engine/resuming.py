@@ -43,7 +43,12 @@ def resumed(site: Site, id: str, *, gated: bool = False) -> tuple[Simulated, Ver
 def found_in(report: Simulation) -> Verified:
     """What the checks of a kept simulation came to."""
     return Verified(
-        report.receipts, report.checked_on, report.change_set, checks=report.checks, base_tests=report.base_tests
+        report.receipts,
+        report.checked_on,
+        report.change_set,
+        checks=report.checks,
+        base_tests=report.base_tests,
+        checked_in=report.checked_in,
     )
 
 
@@ -68,6 +73,7 @@ def kept_with(site: Site, simulated: Simulated, verified: Verified) -> Simulated
         checked_on=verified.base_tree,
         checks=verified.checks,
         base_tests=verified.base_tests,
+        checked_in=verified.checked_in,
     )
     sources = save_simulation(site, simulated.plan, report, simulated.change_set, simulated.sources)
     if report.id != simulated.report.id:

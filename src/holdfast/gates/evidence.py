@@ -79,6 +79,8 @@ class Evidence:
     base_tests: BaseTests | None = None
     # What the task of the agent names and the change lacks, a sentence each.
     unmet: tuple[str, ...] = ()
+    # Why the receipts are for no tree that could land: they are of other checks than those that are wanted now.
+    outdated: str = ""
 
     @property
     def health(self) -> tuple[HealthCheck, ...]:

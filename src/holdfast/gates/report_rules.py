@@ -231,7 +231,8 @@ def _why_unverified(case: Case) -> str:
         return f"unverified by tests: its plan skips them ({evidence.plan.unverified_because})"
     if evidence.plan.verify_mode == "agent":
         return "unverified by tests: verification was left to the agent"
-    return "no test ran on exactly this tree" if evidence.receipts else "unverified by tests"
+    ran = evidence.outdated or "no test ran on exactly this tree"
+    return ran if evidence.receipts else "unverified by tests"
 
 
 def _health(case: Case) -> Iterator[Said]:

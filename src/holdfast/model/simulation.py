@@ -118,6 +118,8 @@ class Simulation:
     version: int = VERSIONS[-1]
     # Where the change touches tests: what those of the base say. None elsewhere, and in reports of earlier releases.
     base_tests: BaseTests | None = None
+    # The environment that the checks ran in; empty where none ran, and in reports of earlier releases.
+    checked_in: str = ""
     # Made once: a report has as many steps as the plan, and everybody asks for its digest.
     digest: str = field(init=False, repr=False, compare=False)
     _facts: _Facts = field(init=False, repr=False, compare=False)
@@ -155,7 +157,7 @@ class Simulation:
 
     def head(self) -> dict[str, object]:
         """Everything but the steps."""
-        grounds = {"checked_on": self.checked_on, "checks": self.checks}
+        grounds = {"checked_on": self.checked_on, "checks": self.checks, "checked_in": self.checked_in}
         return {
             "version": self.version,
             "plan_id": self.plan_id,
