@@ -170,3 +170,15 @@ def test_sync_ticks_what_earlier_runs_landed(guarded: Any) -> None:
     untick(here, "1.2")
     assert "was in line already" in here("sync").out
     assert boxes(here) == "x."
+
+
+def test_going_on_tries_the_checks_where_work_waits_to_land(guarded: Any) -> None:
+    """`resume` says which checks there will be, as `run` does; checks that cannot begin do not keep from landing what
+    may mend them: that is checked as it lands."""
+    here = mapped(guarded, "Create a.py", "Create b.py")
+    first = here.fresh("run", "--agent", "mine", "--yes", "--ask", "after", "--max-tasks", "1")
+    told = [line for line in first.err.splitlines() if line.startswith("Checks: ")]
+    assert first.status == 3 and told
+    assert here("review", "1.1", "--yes").status == 0
+    done = here.fresh("resume", "--yes")
+    assert [line for line in done.err.splitlines() if line.startswith("Checks: ")] == told

@@ -183,11 +183,12 @@ class RoadmapRuns:
         self._done_meanwhile(run)
         if run.yes and "after" not in run.options.ask:
             self._said_yes(run)
-        standing, checks = self.standing(run.id), tuple[str, ...]()
-        if not any(record.proposal and record.state in UNDER_WAY for record in standing.records.values()):
-            left = [task for task, record in standing.rows() if record.state not in ("COMPLETED", "SKIPPED")]
+        standing = self.standing(run.id)
+        left = [task for task, record in standing.rows() if record.state not in ("COMPLETED", "SKIPPED")]
+        waits = any(record.proposal and record.state in UNDER_WAY for record in standing.records.values())
+        if not waits:
             self._require_somebody(run.options, left, lambda task: self._hired(run.options, task, crew))
-            checks = looked_ahead(self._pipeline, run.options, left)
+        checks = looked_ahead(self._pipeline, run.options, left, stops=not waits)
         return self._go(run, crew, database, checks)
 
     def _done_meanwhile(self, run: RunRecord) -> None:

@@ -51,9 +51,11 @@ def require_understood(pipeline: Pipeline) -> None:
     require_patterns(settings.hidden)
 
 
-def looked_ahead(pipeline: Pipeline, options: RunOptions, to_do: Sequence[Task]) -> tuple[str, ...]:
+def looked_ahead(
+    pipeline: Pipeline, options: RunOptions, to_do: Sequence[Task], *, stops: bool = True
+) -> tuple[str, ...]:
     """Which checks the work will have, a sentence each, after a trial of each, and what the tests say before anything
-    is done; VerificationFailed (Q3)."""
+    is done; VerificationFailed (Q3), unless work waits to land, which may be what mends them: then nothing `stops`."""
     if to_do:
         pipeline.bring_installed()
     if options.unverified_because or options.verify_mode == "agent" or not to_do:
@@ -67,7 +69,7 @@ def looked_ahead(pipeline: Pipeline, options: RunOptions, to_do: Sequence[Task])
     for one in tried:
         first = to_do[0]
         words = "\n".join((first.title, first.body, *first.files))
-        if one.uncollectable and not is_about_collecting(words, one.files):
+        if stops and one.uncollectable and not is_about_collecting(words, one.files):
             raise VerificationFailed(
                 one.detail,
                 hint="Nothing was begun, and nothing was spent. Mend it first, or let the first task be to mend it: "
