@@ -182,3 +182,20 @@ def test_going_on_tries_the_checks_where_work_waits_to_land(guarded: Any) -> Non
     assert here("review", "1.1", "--yes").status == 0
     done = here.fresh("resume", "--yes")
     assert [line for line in done.err.splitlines() if line.startswith("Checks: ")] == told
+
+
+def test_a_task_says_whom_it_waits_for_over_a_file(guarded: Any) -> None:
+    """While work on a file waits for a person, the next task on that file says so, in `tasks`, `show` and the end of
+    the run; what was begun is not said to wait for it."""
+    here = mapped(guarded)
+    roadmap = here.directory / "ROADMAP.md"
+    roadmap.write_text(
+        "# Plan\n\n- [ ] 1.1 Create a.py\n  Files: a.py\n- [ ] 1.2 Create b.py\n"
+        "- [ ] 1.3 Create c.py\n  Files: a.py, c.py\n"
+    )
+    done = here.fresh("run", "--agent", "mine", "--yes", "--ask", "after")
+    assert done.status == 3, done.err
+    line = "waits for 1.1 (both are about a.py)"
+    assert states(here)[2] == "PENDING"
+    assert "waits for" not in "".join(here("tasks").out.splitlines()[1:3])
+    assert line in here("tasks").out.splitlines()[3] and line in here("show", "1.3").out and line in done.out

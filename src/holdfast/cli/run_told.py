@@ -148,14 +148,30 @@ def _commits(record: TaskRecord) -> str:
     return " ".join(commit[:_SHORT_COMMIT] for commit in record.commit.split())
 
 
-def waits_for(task: Task, standing: Standing) -> str:
-    """The first task that is not done of those that it names, or of the phases before its own; what files hold back is
-    not told here."""
+def held_by_files(standing: Standing) -> dict[str, str]:
+    """Of tasks that nothing but a file they share keeps from beginning: whom they wait for, and the file."""
+    if not standing.run.id:
+        return {}
+    from holdfast.planning.frontier import held_back
+    from holdfast.planning.graph import graph_of
+
+    tasks = {task.id: task for task in standing.roadmap.tasks}
+    states = {id: standing.of(task).state for id, task in tasks.items()}
+    held = held_back(graph_of(standing.roadmap), states)
+    return {
+        id: f"{tasks[before].number or shown(tasks[before].title)} (both are about {shown(what)})"
+        for id, (before, what) in held.items()
+    }
+
+
+def waits_for(task: Task, standing: Standing, held: Mapping[str, str] = {}) -> str:
+    """The first task that is not done of those that it names, or of the phases before its own; else what
+    `held_by_files` says of it."""
     named = (before for id in task.after if (before := standing.roadmap.task(id)) is not None)
     for before in (*named, *_in_phases_before(task, standing.roadmap)):
         if not before.done and standing.of(before).state != "COMPLETED":
             return before.number or shown(before.title)
-    return ""
+    return held.get(task.id, "")
 
 
 def _in_phases_before(task: Task, roadmap: Roadmap) -> Iterator[Task]:
@@ -168,12 +184,12 @@ def lines(
 ) -> Iterator[str]:
     """`ids`: a task that has no number ends with its id, by which it can be named."""
     width = min(_WIDEST, max((len(label(task)) for task, _ in rows), default=0))
-    reasons = standing.roadmap.reasons
+    reasons, files = standing.roadmap.reasons, held_by_files(standing)
     for task, record in rows:
         answer, held = answer_of(standing, task.id), reasons.get(task.id, "")
         mark = MARKS["PENDING" if answer else record.state]
         why = held if record.because == held else ""
-        words = told(task, record, waits_for(task, standing), held=why, answered=answer)
+        words = told(task, record, waits_for(task, standing, files), held=why, answered=answer)
         text = f"{_cut(label(task), width):<{width}}  {words}"
         ending = f"  ({shown(task.id)})" if ids and not task.number else ""
         fitted = screen.fitted(text, ending)

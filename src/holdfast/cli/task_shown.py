@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from holdfast.cli.run_told import LOST, MARKS, answer_of, label, one_line, task_document, told, waits_for
+from holdfast.cli.run_told import LOST, MARKS, answer_of, held_by_files, label, one_line, task_document, told, waits_for
 from holdfast.cli.screen import shown
 from holdfast.cli.summary import left_out
 from holdfast.cli.watching import spent
@@ -92,7 +92,8 @@ def show_task(
         {**task_document(task, record, answer), "body": task.body, "evidence": evidence, "left_out": list(made)}
     )
     screen.say(f"{MARKS['PENDING' if answer else record.state]} {label(task)}")
-    screen.say(f"State     {record.state}: {told(task, record, waits_for(task, standing), answered=answer)}")
+    waits = waits_for(task, standing, held_by_files(standing))
+    screen.say(f"State     {record.state}: {told(task, record, waits, answered=answer)}")
     screen.say(f"Task      {task.id}, line {task.line} of {shown(standing.run.roadmap)}, run {standing.run.id}")
     for line in task.body.strip().splitlines()[:_MOST_WORDS]:
         screen.say(f"          {shown(line)}")

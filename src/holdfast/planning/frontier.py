@@ -44,6 +44,23 @@ def ready(
     return Frontier(graph, states, running).ready(most)
 
 
+def held_back(graph: Graph, states: Mapping[str, TaskState]) -> dict[str, tuple[str, str]]:
+    """For people: of each task that a lane holds, whom it waits for, and what both are about. Only where that one was
+    begun: what is only to do comes in its turn."""
+    now = current(graph, states)
+    found: dict[str, tuple[str, str]] = {}
+    for lane in graph.lanes:
+        alone = first = -1
+        for node, mode in lane.members:
+            before = alone if mode == "together" else first if mode == "alone" else -1
+            if before >= 0 and now[node] == "PENDING" and now[before] != "PENDING":
+                found.setdefault(graph.order[node], (graph.order[before], lane.what))
+            if now[node] not in SETTLED:
+                first = node if first < 0 else first
+                alone = node if alone < 0 and mode == "alone" else alone
+    return found
+
+
 class Frontier:
     """Where a run stands. `running`: tasks at work, whatever their state says.
 
