@@ -292,3 +292,16 @@ def test_agents_that_can_be_used_are_named(guarded: Any, configure: Any) -> None
     configure("[agents.mine]\ncommand = ['true']\n[agents.gone]\ncommand = ['no-such-program-here']")
     (line,) = (line for line in guarded("doctor").out.splitlines() if line.startswith("Agents"))
     assert "mine" in line and "gone" not in line and "holdfast agents" in line
+
+
+def test_credentials_in_the_workspace_are_warned_of_unless_hidden(guarded: Any) -> None:
+    """With the line that hides them; a file of plain settings is none, and no file is read through a link."""
+    (guarded.directory / ".npmrc").write_text("registry=https://npm.example/\n")
+    (guarded.directory / ".netrc").symlink_to("/etc/passwd")
+    assert "Secrets" not in guarded("doctor").out
+    (guarded.directory / ".npmrc").write_text("//npm.example/:_authToken=abc\n")
+    told = guarded("doctor")
+    assert told.status == 0 and ".npmrc may hold a secret, and is visible to programs and agents" in told.out
+    assert '[workspace] hidden = [".npmrc"]' in told.out
+    (guarded.directory / "holdfast.toml").write_text('[workspace]\nhidden = [".npmrc"]\n')
+    assert "Secrets" not in guarded("doctor").out

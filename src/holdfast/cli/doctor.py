@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from typing import NamedTuple
 
 from holdfast import __version__
+from holdfast.checks.tree import read_beneath
 from holdfast.cli.isolation_told import isolation_document, isolation_reports
 from holdfast.cli.keys_told import Keys, keys, people
 from holdfast.cli.reports import Report, tell
@@ -37,6 +39,11 @@ from holdfast.store.state import read_identity
 from holdfast.workspace.hidden import masked_paths
 from holdfast.workspace.ignored import tracked_paths
 from holdfast.workspace.site import Site
+
+# At the top of a workspace, and what one of them says where it is more than settings.
+_CREDENTIALS = (".npmrc", ".yarnrc.yml", ".pypirc", "pip.conf", ".netrc", ".git-credentials", ".condarc", ".env")
+_SECRET = re.compile(rb"(?i)_auth|token|passw|secret|api_?key|://[^/\s:@]+:[^/\s@]+@")
+_MOST_READ = 1 << 20
 
 
 class _Where(NamedTuple):
@@ -65,7 +72,7 @@ def command(face: Face) -> int:
     rules = _rules(where, own)
     programs, isolated = _programs(where, findings, rules.settings)
     reports = [where.report, *_kernel(where.here, findings), *programs, _python(), _git()]
-    reports += _hidden(where, rules.settings)
+    reports += [*_hidden(where, rules.settings), *_visible(where, rules.settings)]
     reports += [_environment(where, rules.settings), *_checks(where, rules.settings)] if where.workspace else []
     reports += [*own.reports, *([_anchor(where.id), _ledger(where)] if where.id else []), *rules.reports]
     reports += _agents(rules.settings)
@@ -230,6 +237,30 @@ def _hidden(where: _Where, settings: Settings | None) -> list[Report]:
     names = ", ".join(map(printable, tracked[:3])) + (f" and {len(tracked) - 3} more" if len(tracked) > 3 else "")
     more = ("Programs see .git: take the files out of the repository and its history, and change the secrets.",)
     return [Report("Hidden", f"git tracks {names}: what was committed is not hidden", False, more=more)]
+
+
+def _visible(where: _Where, settings: Settings | None) -> list[Report]:
+    """Credentials at the top of the workspace are part of the tree: programs see them, unless they are hidden."""
+    if not where.workspace or settings is None:
+        return []
+    try:
+        with Site(where.workspace) as site:
+            hidden = masked_paths(site.workspace, settings.hidden)
+            found = [name for name in _CREDENTIALS if name not in hidden and _holds_secret(site, name)]
+    except (HoldfastError, OSError):
+        return []  # what keeps the workspace from being looked at is told by other lines
+    if not found:
+        return []
+    names, are = ", ".join(f'"{name}"' for name in found), "is" if len(found) == 1 else "are"
+    words = f"{', '.join(found)} may hold a secret, and {are} visible to programs and agents"
+    return [Report("Secrets", words, False, more=(f"Hide it in holdfast.toml: [workspace] hidden = [{names}]",))]
+
+
+def _holds_secret(site: Site, name: str) -> bool:
+    try:
+        return _SECRET.search(read_beneath(site.workspace.fd, name, _MOST_READ)) is not None
+    except OSError:
+        return False
 
 
 def _agents(settings: Settings | None) -> list[Report]:
