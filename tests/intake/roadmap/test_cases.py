@@ -39,6 +39,26 @@ def _fields(task: Task, roadmap: Roadmap) -> dict[str, object]:
     return {**words, "after": [titles[id] for id in task.after], "phase": phases.get(task.phase, "")}
 
 
+@pytest.mark.parametrize("heading", ["Test plan", "Testing", "Manual test checklist", "QA checklist", "Verification"])
+def test_boxes_about_tests_alone_are_asked_about(heading: str) -> None:
+    """They may be what a person ticks while trying something out; beside a task elsewhere they are marked tasks."""
+    alone = f"# Add a cache\n\nWhat and why.\n\n## {heading}\n\n- [ ] Start the server\n- [ ] Reload the page\n"
+    assert parse(alone.encode(), "PLAN.md").confidence == "guessed"
+    beside = f"{alone}\n## Work\n\n- [ ] Write the cache\n"
+    assert parse(beside.encode(), "PLAN.md").confidence == "marked"
+    named = alone.replace(heading, "Test the parser")
+    assert parse(named.encode(), "PLAN.md").confidence == "marked"
+
+
+def test_what_is_to_do_below_what_is_done_is_told() -> None:
+    """In org, with its line; below a heading that is open, or where all is done, nothing is said."""
+    text = "* DONE Parser\n** TODO Numbers\n** DONE Words\n* TODO Printer\n** TODO Colours\n"
+    found = parse(text.encode(), "plan.org")
+    assert [task.title for task in found.tasks] == ["Parser", "Printer"]
+    (remark,) = found.remarks
+    assert remark.line == 2 and "below a task that is done" in remark.text
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_roadmap_has_exactly_these_tasks(name: str) -> None:
     """A roadmap is read as the format, with the tasks and the phases that its twin lists, and no others."""

@@ -9,6 +9,7 @@ Invariants
       file; a plain list where its heading, its file's title or its file's name announces work. Neither counts under a
       heading of something else: notes, options, tests, a log of changes.
   H3  What cannot be ticked in its file is told.
+  H4  Boxes below headings about tests, with no task anywhere else, are asked about as what has no mark is.
 """
 
 from __future__ import annotations
@@ -43,6 +44,13 @@ _CRITERIA = re.compile(
     _FRONT + r"(?:(?:success|acceptance|exit|completion|quality|done) (?:criteria|criterion|gates?|metrics)"
     r"|definition of done|dod)\b"
 )
+# Boxes that a person ticks while they try something out.
+_TRYING_OUT = re.compile(
+    _FRONT + r"(?:(?:manual|qa|regression|smoke|acceptance|unit|integration|e2e) )*"
+    r"(?:tests?(?: (?:cases?|plans?|lists?|checklists?|steps|strategy))?|testing(?: (?:plan|checklist|steps|notes))?"
+    r"|qa(?: checklist)?|verification(?: (?:plan|checklist|steps))?"
+    r"|how (?:to test|(?:was|has) this (?:been )?tested))\W*\Z"
+)
 _DONE = re.compile(
     r"(?i)\A\W*(?:recently |already )?(?:done|completed?|finished|shipped|released|implemented|resolved|accomplished"
     r"|archived?|delivered)\b"
@@ -60,7 +68,7 @@ def choose(outline: Outline, text: Text, name: str, remarks: list[Remark], *, of
         assert draft.item.mark is not None
         if draft.item.mark.standing in SAID:
             remarks.append(Remark(draft.line, f"this task {SAID[draft.item.mark.standing]}"))
-    outline.told_in_prose = _is_told_in_prose(outline, marked)
+    outline.told_in_prose = _is_told_in_prose(outline, marked) or _are_tried_out(outline, marked)
     kept = _beside(outline, marked) if marked else _alone(outline, text, name, of_headings)
     if first := next((draft.line for draft in kept if draft.item.mark is None), 0):
         remarks.append(Remark(first, _CANNOT))
@@ -106,6 +114,14 @@ def _is_told_in_prose(outline: Outline, marked: Sequence[Draft]) -> bool:
     """Whether the only marks are signs, and most bullets have none: then a sign may only stress what is said."""
     bullets = sum(draft.item.kind == "bullet" for draft in outline.drafts)
     return bool(marked) and all(draft.item.kind == "sign" for draft in marked) and bullets > len(marked)
+
+
+def _are_tried_out(outline: Outline, marked: Sequence[Draft]) -> bool:
+    """H4."""
+    titles = _titles_above(outline.sections)
+    return bool(marked) and all(
+        draft.item.kind == "box" and any(map(_TRYING_OUT.match, titles[draft.section.place])) for draft in marked
+    )
 
 
 def _beside(outline: Outline, marked: Sequence[Draft]) -> list[Draft]:

@@ -28,6 +28,8 @@ _MARGIN = re.compile(r"\n[ \t]*\n(?=[^ \t\n])")
 _COMMAND = re.compile(r"`([^`\n]{1,2000})`[ \t.]*\Z")
 _MAX_REMARKS = 1_000
 
+_DONE_ABOVE = "this is to do and stands below a task that is done, so it is not begun: move it out, or reopen that task"
+
 
 def outline_reading(text: Text, blocks: Iterable[Block], name: str, written: Format | None = None) -> Reading:
     """`written` is what the file is written in, where that is not Markdown."""
@@ -65,6 +67,7 @@ def outline_reading(text: Text, blocks: Iterable[Block], name: str, written: For
     phases = phase_order(outline, phases, text, remarks)
     remarks += circles(tasks)
     kind = (written if drafts else None) or _format(outline, said, any(after))
+    remarks += _below_done(drafts)
     held = tuple(_held(drafts, tasks))
     guessed = any(
         not task.done and (draft.item.mark is None or outline.told_in_prose)
@@ -73,6 +76,13 @@ def outline_reading(text: Text, blocks: Iterable[Block], name: str, written: For
     confidence: Confidence = "guessed" if guessed else "marked"
     roadmap = Roadmap(kind, outline.title, phases, tasks, _told(remarks, tasks), held, confidence)
     return Reading(roadmap, [task for task in tasks if task.accept], lambda: _spots(drafts, ids))
+
+
+def _below_done(drafts: Sequence[Draft]) -> Iterator[Remark]:
+    """Headings that say TODO below one that says DONE: they are its subtasks, and nobody begins what is done."""
+    for draft in drafts:
+        if draft.item.kind == "keyword" and draft.item.mark is not None and draft.item.mark.done:
+            yield from (Remark(step.line, _DONE_ABOVE) for step in draft.steps if not step.done)
 
 
 def _held(drafts: Sequence[Draft], tasks: Sequence[Task]) -> Iterator[Held]:

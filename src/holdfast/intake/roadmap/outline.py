@@ -77,5 +77,5 @@ class Outline:
     hidden: list[tuple[int, int]] = field(default_factory=list)
     # Whether anything but tasks says that this is a roadmap: a goal, an effort, a list of files.
     described: bool = False
-    # Whether its marks may be none, but stress what is said.
+    # Whether its marks may be none, but stress what is said, or are for a person to tick while trying something out.
     told_in_prose: bool = False
