@@ -173,8 +173,7 @@ def test_sync_ticks_what_earlier_runs_landed(guarded: Any) -> None:
 
 
 def test_going_on_tries_the_checks_where_work_waits_to_land(guarded: Any) -> None:
-    """`resume` says which checks there will be, as `run` does; checks that cannot begin do not keep from landing what
-    may mend them: that is checked as it lands."""
+    """`resume` says which checks there will be, in the words of `run`."""
     here = mapped(guarded, "Create a.py", "Create b.py")
     first = here.fresh("run", "--agent", "mine", "--yes", "--ask", "after", "--max-tasks", "1")
     told = [line for line in first.err.splitlines() if line.startswith("Checks: ")]
