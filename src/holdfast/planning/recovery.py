@@ -128,6 +128,7 @@ CODES: dict[str, _Row] = {
     "denied": _Row("unknown", _GATE),
     "blocked": _Row(None, _GATE),
     "sandbox_unavailable": _Row("environment"),
+    "branch_lost": _Row("environment", "the branch must be there first"),
     "disk_full": _Row("environment", "there must be room on the disk first"),
     "database_away": _Row("environment"),
     "verification_failed": _Row(None, otherwise="test"),
