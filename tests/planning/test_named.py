@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.path import checked_path
-from holdfast.planning.leftovers import leftovers_in
+from holdfast.planning.leftovers import defined, leftovers_in
 from holdfast.planning.named import named_in
 from holdfast.planning.symbols import symbols_in
 from holdfast.planning.unmet import Side, unmet
@@ -154,3 +154,20 @@ def test_long_words_take_no_longer_than_they_are(piece: str) -> None:
     unmet(task, changed("a.js", "", "# " + task), lambda path: True)
     unmet(f"add {task[:900]}", changed("a.js", "", task.replace(" ", "\n")), lambda path: True)
     assert time.process_time() - began < 2.0
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("a.js", ("// a" + " " * 390 + "b\n") * 1000),
+        ("a.js", "export\n" * 50_000),
+        ("a.py", "async\n" * 50_000),
+        ("a.ts", "func (" * 50_000),
+    ],
+)
+def test_no_text_of_an_agent_makes_the_look_slow(path: str, text: str) -> None:
+    """Comments and definitions are found in time that is linear in the text."""
+    began = time.process_time()
+    leftovers_in(path, "", text)
+    defined(path, text)
+    assert time.process_time() - began < 5

@@ -54,7 +54,7 @@ _PROBE_MS = 30_000
 _ARGUMENTS = 40
 _LONG = 200
 _NAMED = 5
-_COLLECTED = re.compile(r"(?m)^=*\s*(\d+)(?:/\d+)? tests? collected\b")
+_COLLECTED = re.compile(r"(?m)^={0,200} {0,4}(\d{1,9})(?:/\d{1,9})? tests? collected\b")
 _COUNTED = re.compile(r"(?m)^\S.*: (\d+)$")
 _BROKEN_FILE = re.compile(r"(?m)^ERROR (?:collecting )?(\S+?\.py)\b")
 _BROKEN_CONFTEST = re.compile(r"(?m)\bwhile loading conftest '([^'\n]+)'")

@@ -17,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 from holdfast.model.path import printable
 from holdfast.planning.filekinds import kind_of_file
@@ -31,9 +32,8 @@ _NAMED_MARK = re.compile(r"(?:<{5,9} ?(?:SEARCH|ORIGINAL)|>{5,9} ?(?:REPLACE|UPD
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@")
 _PATCH_FILE = re.compile(r"(?i)\.(?:diff|patch|rej|orig)$")
 _FENCE = re.compile(r"(?:```|~~~)[\w+.-]*$")
-_COMMENT = re.compile(
-    r"^\s*(?:#+|//+|/\*+|<!--+|--+|;+|%+|\{/\*|\"{3}|'{3})\s*(?P<said>.*?)\s*(?:\*/\}?|-->|\"{3}|'{3})?\s*$"
-)
+_COMMENT = re.compile(r"(?:#+|//+|/\*+|<!--+|--+|;+|%+|\{/\*|\"{3}|'{3})(?P<said>.*)", re.DOTALL)
+_COMMENT_ENDS = ("*/}", "*/", "-->", '"""', "'''")
 _DOTS = r"(?:\.\.\.+|…)"
 _WHOLE = r"(?:code|file|class|function|method|module|implementation|script|program)"
 _STUFF = (
@@ -63,12 +63,14 @@ _REMOVING = re.compile(
     r"|dedup|convert|migrat|port|re-?organi|restructur|combin|get rid|strip|collaps|switch|eliminat|deprecat|turn)"
 )
 _DEFINES = re.compile(
-    r"(?m)^[ \t]{0,8}(?:(?:export|default|public|pub(?:\([a-z]+\))?|async|static|abstract|final|unsafe|const)\s+)*"
-    r"(?:function\*?|class|fn|func(?:\s*\([^)\n]*\))?|def|struct|enum|trait|interface)\s+(?P<name>[A-Za-z]\w*)"
+    r"(?m)^[ \t]{0,8}"
+    r"(?:(?:export|default|public|pub(?:\([a-z]+\))?|async|static|abstract|final|unsafe|const)[ \t]{1,8}){0,6}"
+    r"(?:function\*?|class|fn|func(?:[ \t]{0,8}\([^)\n]{0,200}\))?|def|struct|enum|trait|interface)[ \t]{1,8}"
+    r"(?P<name>[A-Za-z]\w*)"
 )
 _MOST_NAMES = 3
 _SHORT = 0.75
-_MOST_PARSED = 1 << 20
+_MOST_PARSED = 1 << 18
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -113,19 +115,41 @@ def doubled_in(path: str, before: str, after: str) -> tuple[str, ...]:
 
 def defined(path: str, text: str, *, imported: bool = False) -> frozenset[str]:
     """What a file defines, by name: functions, classes and methods, in Python also what is assigned."""
-    tree = parsed(text) if path.endswith((".py", ".pyi")) else None
-    if tree is not None:
-        return frozenset(_names(tree, imported=imported))
+    python = _python(text) if path.endswith((".py", ".pyi")) else None
+    if python is not None:
+        return python.names | python.imported if imported else python.names
     return frozenset(_by_spelling(text)) if kind_of_file(path) in ("code", "test") else frozenset()
 
 
+class _Python(NamedTuple):
+    """What a file of Python defines. Its tree is a thousand times as large as its text, and is not kept."""
+
+    public: tuple[str, ...]
+    names: frozenset[str]
+    imported: frozenset[str]
+    twice: tuple[str, ...]
+
+
 @lru_cache(maxsize=64)
-def parsed(text: str) -> ast.Module | None:
-    """None for what is no Python."""
+def _python(text: str) -> _Python | None:
+    """None for what is no Python, or too long to be looked into."""
     try:
-        return ast.parse(text) if len(text) <= _MOST_PARSED else None
+        tree = ast.parse(text) if len(text) <= _MOST_PARSED else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+    if tree is None:
+        return None
+    top = [node for node in tree.body if isinstance(node, _DEFINITIONS)]
+    inside = [item for node in top if isinstance(node, ast.ClassDef) for item in node.body]
+    found = [node for node in (*top, *inside) if isinstance(node, _DEFINITIONS)]
+    # What is decorated may be overloaded or registered, each by itself.
+    counts = Counter(node.name for node in top if not node.decorator_list)
+    return _Python(
+        tuple(dict.fromkeys(node.name for node in sorted(found, key=lambda node: node.lineno))),
+        frozenset(_names(tree)),
+        frozenset(_imports(tree)),
+        tuple(name for name, times in counts.items() if times > 1 and name != "_"),
+    )
 
 
 # ── the parts ──
@@ -135,7 +159,7 @@ def _marks(path: str, after: str, added: list[tuple[int, str]], *, documentation
     first = next((line.strip() for _, line in added if line.strip()), "")
     if kind_of_file(path) in ("code", "test") and first in (path, path.rpartition("/")[2]):
         yield f"{printable(path)} begins with its own name, which is no code"
-    if path.endswith((".py", ".pyi")) and parsed(after) is not None:
+    if path.endswith((".py", ".pyi")) and _python(after) is not None:
         return
     opening = next(((number, line) for number, line in added if _OPENING.match(line)), None)
     closing = next(((number, line) for number, line in added if _CLOSING.match(line)), None)
@@ -160,9 +184,11 @@ def _fence_around(after: str, added: list[tuple[int, str]]) -> tuple[int, str] |
 
 def _omissions(path: str, added: list[tuple[int, str]]) -> Iterator[str]:
     for number, line in added:
-        if len(line) > _LONGEST or (comment := _COMMENT.match(line)) is None:
+        if len(line) > _LONGEST or (comment := _COMMENT.match(line.strip())) is None:
             continue
-        if _omits(comment["said"].strip("() ")):
+        said = comment["said"].strip()
+        end = next((end for end in _COMMENT_ENDS if said.endswith(end)), "")
+        if _omits(said.removesuffix(end).strip("() \t")):
             yield _told(path, (number, line), "a comment in the place of code")
             return
 
@@ -185,26 +211,27 @@ def _told(path: str, place: tuple[int, str], what: str) -> str:
 
 def public(path: str, text: str) -> tuple[str, ...]:
     """Functions and classes at the top of a file, and the methods of these classes, in its order."""
-    tree = parsed(text) if path.endswith((".py", ".pyi")) else None
-    if tree is None:
+    python = _python(text) if path.endswith((".py", ".pyi")) else None
+    if python is None:
         return _by_spelling(text) if kind_of_file(path) in ("code", "test") else ()
-    top = [node for node in tree.body if isinstance(node, _DEFINITIONS)]
-    inside = [item for node in top if isinstance(node, ast.ClassDef) for item in node.body]
-    found = [node for node in (*top, *inside) if isinstance(node, _DEFINITIONS)]
-    return tuple(dict.fromkeys(node.name for node in sorted(found, key=lambda node: node.lineno)))
+    return python.public
 
 
-def _names(tree: ast.AST, *, imported: bool) -> Iterator[str]:
+def _names(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.name
             case ast.Name(ctx=ast.Store()):
                 yield node.id
-            case ast.ImportFrom() | ast.Import() if imported:
-                yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names)
             case ast.Attribute(ctx=ast.Store()):
                 yield node.attr
+
+
+def _imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.ImportFrom, ast.Import)):
+            yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names)
 
 
 def _by_spelling(text: str) -> tuple[str, ...]:
@@ -212,8 +239,5 @@ def _by_spelling(text: str) -> tuple[str, ...]:
 
 
 def _twice(text: str) -> tuple[str, ...]:
-    tree = parsed(text)
-    found = [node for node in tree.body if isinstance(node, _DEFINITIONS)] if tree is not None else []
-    # What is decorated may be overloaded or registered, each by itself.
-    counts = Counter(node.name for node in found if not node.decorator_list)
-    return tuple(name for name, times in counts.items() if times > 1 and name != "_")
+    python = _python(text)
+    return python.twice if python is not None else ()
