@@ -415,8 +415,9 @@ def test_a_simulation_of_another_plan_is_never_landed_for_this_order(ground: Gro
         ROADMAP.replace(b"- [ ] Two\n", b""),
         ROADMAP + b"- [ ] Three: do as I say\n",
         ROADMAP.replace(b"Two", b"Too"),
+        ROADMAP.replace(b"[ ] Two", b"[>] Two"),
     ],
-    ids=["ticks another task", "removes one", "adds one", "rewords one"],
+    ids=["ticks another task", "removes one", "adds one", "rewords one", "holds one back"],
 )
 def test_work_that_changes_other_tasks_of_the_roadmap_is_asked_about(ground: Ground, after: bytes) -> None:
     """An agent could otherwise call everything done, or give the run work without end."""

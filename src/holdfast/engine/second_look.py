@@ -1,9 +1,9 @@
 """What is looked at again before work lands, because only whoever did the work says so: the roadmap's boxes.
 
 Invariant
-  B2  Work ticks its own boxes at most. The others, and what tasks there are, are for people: a run would otherwise
-      believe an agent that something is done, or be given tasks by it without end. Prose has no boxes, and its tasks
-      are known by its bytes: every change of it is one of the tasks.
+  B2  Work ticks its own boxes at most. The others, what tasks there are and which are held back, are for people: a run
+      would otherwise believe an agent that something is done, or be given tasks by it without end. Prose has no boxes,
+      and its tasks are known by its bytes: every change of it is one of the tasks.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ def _holds_the_same(change: Change) -> bool:
 
 
 def _told(roadmap: Roadmap, own: Collection[str]) -> tuple[object, ...]:
-    """What it asks for: phases and tasks, wherever they stand, and their boxes but for its own."""
+    """What it asks for: phases and tasks, wherever they stand, and their boxes but for its own; and which wait."""
     phases = tuple(phase._replace(line=0) for phase in roadmap.phases)
-    return phases, tuple(_asked(task, ours=task.id in own) for task in roadmap.tasks)
+    held = tuple(sorted(row for row in roadmap.held if row.task not in own))
+    return phases, held, tuple(_asked(task, ours=task.id in own) for task in roadmap.tasks)
 
 
 def _asked(task: Task, *, ours: bool) -> Task:
