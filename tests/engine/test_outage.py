@@ -60,6 +60,15 @@ def test_an_answer_in_between_begins_the_deadline_anew() -> None:
     assert found.waited(Away("away"), answered=True)
 
 
+def test_answers_in_between_do_not_move_the_deadline_for_ever() -> None:
+    """An agent can have the provider refuse it after every answer; that ends too."""
+    clock, told = Clock(), list[str]()
+    found, rounds = outage(clock, told, 10_000), 0
+    while rounds < 1000 and found.waited(Away("it answers 429"), answered=True):
+        rounds += 1
+    assert rounds < 100 and found.over
+
+
 def test_its_end_is_told_once() -> None:
     """And nothing where there was none."""
     clock, told = Clock(), list[str]()

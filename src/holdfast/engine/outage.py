@@ -6,8 +6,8 @@
 Invariants
   O1  A round that an outage ended is no attempt: it is not counted, costs the agent none of its time, and says nothing
       about it to its breaker. What it spent is counted with the next.
-  O2  It is not waited for without end: the deadline runs from the first silence, and begins anew only where something
-      was answered in between.
+  O2  It is not waited for without end: the deadline runs from the first silence, and starts again only where something
+      was answered in between, a few times at most: an agent can provoke refusals.
   O3  Each pause is told, with the reason and the deadline; whoever stops the work is heard within a moment.
 """
 
@@ -25,6 +25,7 @@ FIRST_MS = 2_000
 # What a provider asks for is heeded up to this.
 _MOST_ASKED_MS = 300_000
 _TICK_S = 0.2
+_MOST_RENEWALS = 5
 _PROVIDER, _CANNOT = "the provider", "cannot be used"
 
 
@@ -52,15 +53,17 @@ class Outage:
         self._provider, self._longest_s, self._seed = provider, longest_ms / 1000, seed
         self._tell, self._wanted, self._clock, self._sleep = tell, wanted, clock, sleep
         self._since: float | None = None
-        self._times = 0
+        self._times, self._renewed = 0, 0
         # Why nobody waits any more, once the deadline is over.
         self.over = ""
 
     def waited(self, away: Away, *, answered: bool) -> bool:
         """After a pause: True. False where the deadline is over. `answered`: something was, since the last time."""
         now = self._clock()
-        if self._since is None or answered:
+        if self._since is None:
             self._since, self._times = now, 0
+        elif answered and self._renewed < _MOST_RENEWALS:
+            self._since, self._times, self._renewed = now, 0, self._renewed + 1
         left = self._since + self._longest_s - now
         if left <= 0:
             self.over = f"{self.because(away)}, for {self._longest_s / 60:g} minutes" if self._longest_s else ""
