@@ -10,6 +10,7 @@ from holdfast.agents.prompt import TASK_BYTES, prompt
 from holdfast.model.agent import Request
 from holdfast.model.fix import CATEGORIES
 from holdfast.model.path import checked_path
+from holdfast.model.plan import Agent
 from holdfast.model.task import STRATEGIES, Phase, Roadmap, Strategy, Subtask, Task, Tried
 from holdfast.planning.task_words import (
     ADVICE,
@@ -186,6 +187,16 @@ def test_a_group_is_told_as_several_tasks() -> None:
     (text,) = texts_of(LEXER, ROADMAP, tried("decompose"), (other,))
     assert text.words.startswith("These 2 tasks belong together; do all of them, in this order.\n\n1.2: Add the lexer")
     assert "Create src/x.py" in text.words and text.expected == ("src/lexer.py", "src/x.py")
+
+
+def test_what_a_group_is_asked_for_stands_before_all_details() -> None:
+    """The titles and subtasks of every task are stated; details, which are data, come after the last of them."""
+    first = Task("a", "Tidy up", body="Look at docs/notes.md first.", accept="make check")
+    second = Task("b", "Fix the failing test test_lockout", subtasks=(Subtask("Add `lock()`", False, 0),), body="Hm.")
+    words = request_text(first, SMALL, (), (second,)).words
+    stated = Agent("mine", words).stated
+    assert all(text in stated for text in ("Tidy up", "test_lockout", "Add `lock()`"))
+    assert "docs/notes.md" not in stated and "docs/notes.md" in words and "make check" in words
 
 
 def test_quoted_text_cannot_leave_its_marks() -> None:

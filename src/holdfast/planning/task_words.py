@@ -132,18 +132,26 @@ def _fitting(compose: Callable[[int], str]) -> str:
 
 
 def _asked_together(tasks: Sequence[Task], room: int) -> str:
-    words = "\n\n".join(_asked(task, room) for task in tasks)
-    several = f"These {len(tasks)} tasks belong together; do all of them, in this order.\n\n"
-    return several + words if len(tasks) > 1 else words
+    """What is asked of all of them comes first: what follows the first details is read as data (T1)."""
+    if len(tasks) == 1:
+        return "\n\n".join((*_asked(tasks[0], room), *_about(tasks[0], room)))
+    pieces = [f"These {len(tasks)} tasks belong together; do all of them, in this order."]
+    pieces += [piece for task in tasks for piece in _asked(task, room)]
+    for number, task in enumerate(tasks, 1):
+        about = _about(task, room)
+        pieces += [f"On number {number} of these tasks, {_title(task)}", *about] if about else []
+    return "\n\n".join(pieces)
 
 
-def _asked(task: Task, room: int) -> str:
+def _asked(task: Task, room: int) -> list[str]:
     pieces = [_title(task), *_listed("It consists of:", (item.text for item in task.subtasks if not item.done), room)]
     done = [item.text for item in task.subtasks if item.done]
-    pieces += [*_listed("This of it is done already:", done, room), *_details(task, room)]
-    if task.accept:
-        pieces.append(f"It is done when this command succeeds: {_code(task.accept)}")
-    return "\n\n".join(pieces)
+    return [*pieces, *_listed("This of it is done already:", done, room)]
+
+
+def _about(task: Task, room: int) -> list[str]:
+    accept = [f"It is done when this command succeeds: {_code(task.accept)}"] if task.accept else []
+    return [*_details(task, room), *accept]
 
 
 def _restated(tasks: Sequence[Task], last: Tried, room: int) -> str:
