@@ -16,13 +16,17 @@ Invariants
   N5  Where the base's tests could not be collected, collecting them is the check: what fails then never ran before.
   N6  A command without a report that failed on the base and fails now, as the same command, is not held against the
       change and proves nothing: what it stands on makes the whole change unverified.
+  N7  A run in which no test passed proves nothing, and is unverified like N6; so is one whose tests could not be
+      collected before and fail now, unless the task is to have them collected.
+  N8  Where a command that ran passing tests on the base is not run any more, the commands that run tests in the same
+      project prove nothing.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from holdfast.checks.attempt import REPORTS, plural, shown
@@ -94,14 +98,22 @@ class Compared(NamedTuple):
 
 def compared(after: Results, before: Ran | None, words: str) -> Compared:
     """`words` are those of the task (N2)."""
+    failed = Counter(after.failed)
     if before is not None and not before.collected:
-        known = set(after.failed).difference(_spoken_of(words, after.cases))  # N5
+        spoken = {*_spoken_of(words, after.cases), *before.results.passed}
+        known = Counter({name: count for name, count in failed.items() if name not in spoken})  # N5
     else:
-        known = set(before.results.failed if before is not None else ()).difference(named_in(words, after.cases))
-    failed = dict.fromkeys(after.failed)
-    return Compared(
-        tuple(name for name in failed if name not in known), tuple(name for name in failed if name in known)
-    )
+        spoken = set(named_in(words, after.cases))
+        earlier = before.results.failed if before is not None else ()
+        known = Counter(name for name in earlier if name not in spoken)
+    # Several tests may have one name: as many may fail as failed before.
+    new = tuple(name for name, count in failed.items() if count > known[name])
+    return Compared(new, tuple(name for name in failed if name not in new))
+
+
+def without_failures(results: Results, flaky: Collection[str]) -> Results:
+    """What is remembered of a run: a flaky test counts as one that passes, so that it is not forgiven later on."""
+    return Results(tuple(case._replace(state="passed") if case.full_name in flaky else case for case in results.cases))
 
 
 def named_in(words: str, cases: Iterable[Case]) -> tuple[str, ...]:
@@ -156,13 +168,22 @@ def is_about_collecting(words: str, files: Iterable[str]) -> bool:
 
 
 def forgiven(
-    receipt: Receipt, summary: str, known: tuple[str, ...], flaky: tuple[str, ...], *, collected: bool = True
+    receipt: Receipt, after: Results, known: tuple[str, ...], flaky: tuple[str, ...], before: Ran, words: str
 ) -> Receipt:
-    """A receipt that passed, and says what it passed over, instead of why it did not pass."""
+    """A receipt that passed, and says what it passed over, instead of why it did not pass.
+
+    It proves nothing (N7) where no test passed, or where tests fail that never ran before and collecting them was not
+    what the task is about.
+    """
     command, _, _ = receipt.detail.partition("; ")
-    return receipt._replace(
-        passed=True, detail="; ".join((command, summary, *_passed_over(known, flaky, collected=collected)))
-    )
+    said = "; ".join((command, after.summary, *_passed_over(known, flaky, collected=before.collected)))
+    why = ""
+    if known and not before.collected and not is_about_collecting(words, ()):
+        failing = plural(len(known), "test fails", "tests fail")
+        why = f"the tests could not be collected before this change, and {failing} now"
+    elif not after.passed:
+        why = "no test passed, before this change or after it"
+    return receipt._replace(passed=True, detail=said, unverified=why)
 
 
 def blamed(receipt: Receipt, new: tuple[str, ...], known: tuple[str, ...]) -> Receipt:

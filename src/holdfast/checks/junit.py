@@ -34,6 +34,10 @@ class Results(NamedTuple):
         return tuple(case.full_name for case in self.cases if case.state == "failed")
 
     @property
+    def passed(self) -> tuple[str, ...]:
+        return tuple(case.full_name for case in self.cases if case.state == "passed")
+
+    @property
     def ran(self) -> int:
         return sum(case.state != "skipped" for case in self.cases)
 

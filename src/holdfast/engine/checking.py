@@ -37,6 +37,7 @@ from holdfast.checks.baseline import (
     missing,
     told_gone,
     unproven,
+    without_failures,
 )
 from holdfast.checks.baseline import compared as compared_with_base
 from holdfast.checks.confine import confined, written_to
@@ -227,6 +228,18 @@ class _Judging:
         why = "; ".join(filter(None, (self._found.unverified, _doubt_of(self._receipts))))
         return self._found._replace(receipts=tuple(self._receipts), ran=tuple(self._ran), unverified=why)
 
+    def judge_commands(self) -> None:
+        """Where the base's tests are not run any more, what runs in their place says nothing of them (N8)."""
+        tests = [each for each in self._found.ran if each.level == "tests"]
+        for earlier in self._base.values():
+            if not earlier.results.passed or any(_is_same_run(earlier, each) for each in tests):
+                continue
+            for each in tests:
+                receipt = self._receipts[each.number]
+                if each.root == earlier.root and receipt.passed and not receipt.unverified:
+                    why = f"the tests that `{printable(shown(earlier.command))}` ran before this change are not run now"
+                    self._receipts[each.number] = receipt._replace(unverified=why)
+
     def judge(self, each: Ran) -> None:
         earlier = self._base.get(each.key)
         if earlier is None:
@@ -248,12 +261,12 @@ class _Judging:
         if 0 < len(result.new) <= MOST_FLAKY:
             flaky = _passed_in(self._once_more(each), result.new)
         if flaky:
-            self._ran[self._found.ran.index(each)] = self._again[each.key] if self._again else each
+            self._ran[self._found.ran.index(each)] = each._replace(results=without_failures(each.results, flaky))
         new = tuple(name for name in result.new if name not in flaky)
-        judged = blamed(receipt, new, result.known) if new else None
-        summary = each.results.summary
-        self._receipts[each.number] = judged or forgiven(
-            receipt, summary, result.known, flaky, collected=earlier.collected
+        self._receipts[each.number] = (
+            blamed(receipt, new, result.known)
+            if new
+            else forgiven(receipt, each.results, result.known, flaky, earlier, self._words)
         )
 
     def _complete(self, each: Ran, earlier: Ran) -> None:
@@ -261,7 +274,7 @@ class _Judging:
         if self._part.plan.is_by_hand or not missing(each.results, earlier.results):
             return
         after = self._once_more(each)
-        gone = missing(after, earlier.results) if after is not None else ()
+        gone = missing(after if after is not None else each.results, earlier.results)
         touched_tests = [path for path in self._part.landable.change_set.paths if concerns_tests(path)]
         edited = tuple(name for name in gone if is_edited(name, each, touched_tests))
         others = tuple(name for name in gone if name not in edited)
@@ -276,6 +289,19 @@ class _Judging:
             self._again = {ran.key: ran for ran in self._run()}
         found = self._again.get(each.key)
         return found.results if found is not None else None
+
+
+def _is_same_run(earlier: Ran, now: Ran) -> bool:
+    """Arguments that measure the coverage, which one plan asks for and another does not, stand at the end."""
+    shared = min(len(earlier.command), len(now.command))
+    return earlier.root == now.root and earlier.command[:shared] == now.command[:shared]
+
+
+def why_unverified(receipts: Iterable[Receipt]) -> str:
+    """Of what landed, by its record: why no check says that it works; empty where one does."""
+    found = Verified(tuple(receipts), "")
+    tree = next((proof.tree_digest for proof in found.proofs if proof.origin), "")
+    return found.why_unverified(tree)
 
 
 class Checking:
@@ -503,6 +529,7 @@ class Checking:
         judging = _Judging(part, found, base, lambda: run(part._replace(only=_TESTS)).ran, self._log_of)
         for each in found.ran:
             judging.judge(each)
+        judging.judge_commands()
         return judging.found
 
     def _baseline(
@@ -521,6 +548,9 @@ class Checking:
                 raise
             except (HoldfastError, OSError):
                 return {}  # a failure that nothing is known of stays one
+            after = self._look()
+            if after.root_ns != before.root_ns or after.tree.was_touched_since(before.tree, before.moment_ns):
+                return {}  # they may be the failures of another tree (R2)
             self._remember(before.tree.digest, ran)
             while len(_ASKED) >= _MOST_BASELINES:
                 _ASKED.pop(next(iter(_ASKED)))

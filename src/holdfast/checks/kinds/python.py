@@ -14,6 +14,8 @@ _TEST_DIRECTORIES = ("tests/", "test/")
 TEST_FILE = re.compile(r"(test_.*|.*_test)\.py")
 _REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "dev-requirements.txt", "requirements_dev.txt", "Pipfile")
 _NO_TESTS_COLLECTED = 5
+# A project may want to stop at the first failure; then nothing is known of the tests behind one that failed before.
+_EVERY_FAILURE = ("PYTEST_ADDOPTS", "--maxfail=0")
 # Of unittest, which exits with 0 before Python 3.12 where it found no test, and always where it skipped each.
 _TESTED = r"^Ran ([1-9]\d*) tests? in .*\n\s*\n(?!OK \(skipped=\1\b)"
 # Compiled files of one check must not be taken by the next for those of a changed source.
@@ -78,8 +80,9 @@ def pytest_check(place: Place, python: str, why: str) -> Check:
     arguments = ("--cov", f"--cov-report=json:{REPORTS}/coverage.json")
     coverage = Measured("coverage.json", arguments, _probe(python, "pytest_cov"), "pytest-cov")
     return check._replace(
-        junit="junit.xml", coverage=coverage, nothing=(_NO_TESTS_COLLECTED,), collect=("--collect-only",)
-    )
+        env=(*check.env, _EVERY_FAILURE),
+        junit="junit.xml", coverage=coverage, nothing=(_NO_TESTS_COLLECTED,), collect=("--collect-only",),
+    )  # fmt: skip
 
 
 def _pytest_reason(place: Place) -> str:
