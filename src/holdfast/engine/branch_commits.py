@@ -18,6 +18,7 @@ import time
 from collections.abc import Collection, Iterable
 
 from holdfast.engine.branch_lost import STOPPED_BECAUSE, lost_branch
+from holdfast.engine.checking import why_unverified
 from holdfast.engine.landmarks import changes_of, roadmap_change
 from holdfast.engine.pipeline import Pipeline
 from holdfast.engine.roadmap_file import tick_of
@@ -26,6 +27,7 @@ from holdfast.engine.taskbook import TaskBook
 from holdfast.errors import Blocked, HoldfastError
 from holdfast.model.changeset import Change
 from holdfast.model.run import RunRecord
+from holdfast.model.saved_simulation import receipt_from
 from holdfast.settlement.runs import task_records
 from holdfast.store.database import Row
 from holdfast.store.runs import Runs
@@ -107,9 +109,7 @@ def _commit(pipeline: Pipeline, repository: Repository, row: Row, known: dict[st
     back = [known[id] for id in ids_of(row, "undoes") if id in known]
     words = f"{row.intent}\n\nThis takes back commit {' '.join(back)}." if back else row.intent
     document = pipeline.records.execution(row.id)[1] or {}
-    receipts = document.get("receipts", [])
-    doubt = next((row["unverified"] for row in receipts if row.get("unverified")), "")
-    unverified = "" if back else doubt if receipts else "no check ran"
+    unverified = "" if back else why_unverified(map(receipt_from, document.get("receipts", [])))
     trailers = Trailers(row.id, str(row.summary["change_set"]), undoes=" ".join(back), unverified=unverified)
     return checkpoint(repository, Landing(changes_of(pipeline, row.id), words, trailers, row.at_ns // 10**9))
 

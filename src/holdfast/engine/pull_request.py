@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from holdfast.engine.checking import why_unverified
 from holdfast.engine.pipeline import Pipeline
 from holdfast.errors import HoldfastError, UnknownId
 from holdfast.model.canonical import Json
+from holdfast.model.saved_simulation import receipt_from
 from holdfast.workspace.branch_merge import Incoming
 from holdfast.workspace.trailers import one_line, trailer
 
 _MOST_COMMITS = 500
 _LONGEST = 200
-_NO_CHECK = "no check ran"
 
 
 class Review(NamedTuple):
@@ -77,7 +78,8 @@ def _entry(pipeline: Pipeline | None, commit: Incoming) -> _Entry:
     passed = [str(row["detail"]) for row in receipts if row["passed"] and not row.get("unverified")]
     why = one_line(trailer(commit.message, "Holdfast-Unverified"), _LONGEST)
     undo = trailer(commit.message, "Holdfast-Undoes")
-    unverified = why or ("" if passed else "an undo, which runs no checks" if undo else _NO_CHECK)
+    doubt = why_unverified(map(receipt_from, receipts))
+    unverified = why or ("an undo, which runs no checks" if undo and doubt else doubt)
     return _Entry(commit.id, title, task, tuple(dict.fromkeys(passed)), unverified)
 
 
