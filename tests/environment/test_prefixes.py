@@ -121,6 +121,14 @@ def test_environments_that_front_tools_keep_elsewhere(place: Place) -> None:
     assert place.found().path == (f"{mine}/bin",)
 
 
+def linked_python(place: Place, target: Path) -> None:
+    """An environment of the workspace whose interpreter is a link."""
+    environment_at(place.workspace / ".venv")
+    for name in ("python", "python3"):
+        (place.workspace / ".venv/bin" / name).unlink()
+        (place.workspace / ".venv/bin" / name).symlink_to(target)
+
+
 FORGED = {
     "a link for .venv": lambda p: (p.workspace / ".venv").symlink_to(p.home),
     "a link for .venv to another's environment": lambda p: (
@@ -144,6 +152,16 @@ FORGED = {
         (p.home / "bin" / "tool").write_text("#!/bin/sh\n"),
         (p.home / "bin" / "tool").chmod(0o755),
         (p.workspace / ".venv/bin/python3").symlink_to(p.home / "bin" / "tool"),
+    ),
+    "a link for its interpreter, to a project that is an environment": lambda p: (
+        environment_at(p.home / "other"),
+        (p.home / "other" / "credentials.json").write_text(SECRET),
+        linked_python(p, p.home / "other/bin/python"),
+    ),
+    "a link for its interpreter, to a Python that only the link names": lambda p: (
+        python_at(p.home / "other"),
+        (p.home / "other" / "credentials.json").write_text(SECRET),
+        linked_python(p, p.home / "other/bin/python3.12"),
     ),
     "a pyvenv.cfg": lambda p: (
         environment_at(p.workspace / ".venv"),
@@ -191,6 +209,28 @@ def test_a_repository_cannot_have_anything_shown(place: Place, what: str) -> Non
     found = place.found()
     assert place.shows(found) == []
     assert [p for p in found.readable if not within(p, BASE) and not any(within(p, s) for s in SYSTEM)] == []
+
+
+@pytest.mark.parametrize("variable", ["UV_PROJECT_ENVIRONMENT", "VIRTUAL_ENV", "CONDA_PREFIX", "PATH"])
+def test_a_link_of_the_workspace_is_not_the_users_word(place: Place, variable: str) -> None:
+    """The shell names a place in the workspace, and a committed link there leads to another's environment."""
+    environment_at(place.home / "other")
+    (place.home / "other" / "credentials.json").write_text(SECRET)
+    (place.workspace / ".env-of-mine").symlink_to(place.home / "other")
+    at = f"{place.workspace}/.env-of-mine"
+    said = {"UV_PROJECT_ENVIRONMENT": ".env-of-mine", "PATH": f"{at}/bin:/usr/bin:/bin"}.get(variable, at)
+    found = place.found(**{variable: said})
+    assert place.shows(found) == []
+    assert any("a link in the workspace leads to it" in remark for remark in found.remarks)
+
+
+def test_an_environment_that_the_workspace_and_path_name_is_shown(place: Place) -> None:
+    """An interpreter behind a link of `.venv` is shown where the user's own PATH leads to it, and named otherwise."""
+    python_at(place.home / "my-python")
+    linked_python(place, place.home / "my-python/bin/python3.12")
+    assert str(place.home / "my-python") in place.found(PATH=f"/usr/bin:{place.home}/my-python/bin").readable
+    refused = place.found()
+    assert refused.path == () and any("named by the workspace alone" in remark for remark in refused.remarks)
 
 
 def test_what_others_can_write_is_not_shown(place: Place) -> None:

@@ -37,7 +37,7 @@ from holdfast.environment.prefixes import (
     may_be_shown,
     prefix_of,
 )
-from holdfast.environment.versions import installed_by_manager, pinned_by_pyenv
+from holdfast.environment.versions import installed_by_manager, pinned_by_pyenv, places_of_pythons
 from holdfast.model.path import printable
 from holdfast.sandbox.shown import within
 
@@ -61,7 +61,9 @@ def python_of(shell: Shell, workspace: str, projects: Sequence[str]) -> Environm
         found = _environment(chosen, shell, home, projects)
         if isinstance(found, Environment):
             others = [
-                _base_alone(os.path.join(workspace, project, name), home) for project in projects for name in _LOCAL
+                _base_alone(os.path.join(workspace, project, name), shell, home)
+                for project in projects
+                for name in _LOCAL
             ]
             return together((found, *others, Environment(remarks=tuple(remarks))))
         remarks.append(f"{chosen.why} ({printable(chosen.prefix)}) is not shown: {found}")
@@ -117,6 +119,17 @@ def _stands_in(prefix: str, workspace: str) -> bool:
     """Through no link, which would lead wherever the repository wants."""
     real = os.path.realpath(workspace)
     return os.path.realpath(prefix) == os.path.normpath(os.path.join(real, os.path.relpath(prefix, workspace)))
+
+
+def _leads_out(prefix: str, workspace: str) -> bool:
+    """Does a link of the workspace, whatever the shell calls its place, lead elsewhere?"""
+    real = os.path.realpath(workspace)
+    above = prefix
+    while above != os.path.dirname(above):
+        above = os.path.dirname(above)
+        if within(os.path.realpath(above), real):
+            return not within(os.path.realpath(prefix), real)
+    return False
 
 
 def _least_special(prefix: str) -> tuple[bool, str]:
@@ -176,7 +189,9 @@ def _environment(chosen: _Chosen, shell: Shell, home: Home, projects: Sequence[s
         return "there is no bin/python in it"
     if not os.access(program, os.X_OK):
         return "its interpreter is gone"
-    shown = _bases(program, home)
+    if _leads_out(prefix, home.workspace):
+        return "a link in the workspace leads to it"
+    shown = _bases(program, shell, home)
     if isinstance(shown, str):
         return shown
     inside = within(os.path.realpath(prefix), os.path.realpath(home.workspace))
@@ -202,15 +217,22 @@ def _environment(chosen: _Chosen, shell: Shell, home: Home, projects: Sequence[s
     return together((own, user, _instead_of_copies(prefix, home, projects)))
 
 
-def _bases(program: str, home: Home) -> tuple[str, ...] | str:
-    """The installations that an interpreter's links lead through, each under every name it has; or why not."""
+def _bases(program: str, shell: Shell, home: Home) -> tuple[str, ...] | str:
+    """The installations that an interpreter's links lead through, each under every name it has; or why not.
+
+    Links of the workspace are the repository's: they lead only to where Pythons are installed (N1).
+    """
     found: list[str] = []
     real = os.path.realpath(program)
+    of_workspace = False
     for link in (*links_of(program), real):
+        of_workspace = of_workspace or _in_workspace(link, home)
         prefix = prefix_of(link)
         if is_system(link) or within(os.path.realpath(prefix), os.path.realpath(home.workspace)):
             continue
         place = os.path.realpath(prefix)
+        if of_workspace and not _is_known(place, shell, home):
+            return f"its interpreter is in {printable(place)}, named by the workspace alone; put it on PATH to use it"
         if is_virtual_environment(place) and place != prefix_of(real):
             found += [prefix, place] if may_be_shown(place, home) else []
             continue
@@ -222,13 +244,32 @@ def _bases(program: str, home: Home) -> tuple[str, ...] | str:
     return tuple(found)
 
 
-def _base_alone(prefix: str, home: Home) -> Environment:
+def _is_known(place: str, shell: Shell, home: Home) -> bool:
+    """Is it a Python where those are installed, or does the user's own PATH lead to it?"""
+    roots = [os.path.realpath(root) for root in places_of_pythons(shell) if not _leads_out(root, home.workspace)]
+    if is_python(place) and any(within(place, root) for root in roots):
+        return True
+    for folder in shell.search_path:
+        for program in glob.glob(f"{glob.escape(folder)}/python*"):
+            for link in links_of(program):
+                if _in_workspace(link, home):
+                    break
+                if prefix_of(link) and os.path.realpath(prefix_of(link)) == place:
+                    return True
+    return False
+
+
+def _in_workspace(program: str, home: Home) -> bool:
+    return within(os.path.realpath(os.path.dirname(program)), os.path.realpath(home.workspace))
+
+
+def _base_alone(prefix: str, shell: Shell, home: Home) -> Environment:
     """A further environment of the workspace: its programs are there already, and need their interpreter."""
     program = f"{prefix}/bin/python"
     inside = _stands_in(prefix, home.workspace)
     if not is_virtual_environment(prefix) or not inside or not os.access(program, os.X_OK):
         return Environment()
-    shown = _bases(program, home)
+    shown = _bases(program, shell, home)
     if isinstance(shown, str):
         return Environment(remarks=(f"{printable(prefix)}: {shown}",))
     covers = tuple(path for place in (*shown, prefix) for path in credentials_in(place))

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 
 from holdfast.environment.found import Shell
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _MOST_BYTES = 1 << 16
+# Of conda and its like, below a home.
+_DISTRIBUTIONS = "miniconda3 anaconda3 miniforge3 mambaforge micromamba .conda/envs".split()
 # What the managers call a tool, and its name with others.
 _ALIASES = {"node": ("node", "nodejs"), "python": ("python",), "go": ("go", "golang"), "rust": ("rust",)}
 
@@ -47,6 +50,27 @@ def installed_by_manager(shell: Shell, directory: str, tool: str) -> Iterator[st
                 prefix = f"{root}/{name}/{version}"
                 if os.path.isdir(prefix):
                     yield prefix
+
+
+def places_of_pythons(shell: Shell) -> Iterator[str]:
+    """Where version managers, distributions and the host keep the Pythons that they install."""
+    data = shell.absolute("XDG_DATA_HOME") or f"{shell.home}/.local/share"
+    yield shell.absolute("UV_PYTHON_INSTALL_DIR") or f"{data}/uv/python"
+    yield f"{shell.absolute('PYENV_ROOT') or f'{shell.home}/.pyenv'}/versions"
+    yield f"{shell.absolute('MISE_DATA_DIR') or f'{data}/mise'}/installs/python"
+    yield f"{shell.absolute('ASDF_DATA_DIR') or f'{shell.home}/.asdf'}/installs/python"
+    yield f"{data}/hatch/pythons"
+    yield f"{data}/pdm/python"
+    yield f"{shell.home}/.rye/py"
+    for name in ("CONDA_PREFIX", "MAMBA_ROOT_PREFIX"):
+        if shell.absolute(name):
+            yield shell.absolute(name)
+    conda = shell.absolute("CONDA_EXE")
+    if conda:
+        yield os.path.dirname(os.path.dirname(conda))
+    for name in _DISTRIBUTIONS:
+        yield f"{shell.home}/{name}"
+    yield from ("/opt", "/home/linuxbrew/.linuxbrew", sys.base_prefix)
 
 
 def _wanted(shell: Shell, directory: str, tool: str) -> Iterator[str]:
