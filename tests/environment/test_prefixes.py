@@ -405,6 +405,18 @@ ROWS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("tool", ["node", "go"])
+def test_tokens_are_covered_under_every_name_of_what_is_shown(place: Place, tool: str) -> None:
+    """A version that is a link, as mise makes one: what is shown under its real name too is covered there too."""
+    real = place.home / f".local/share/mise/installs/{tool}/20.11.0"
+    (node_at if tool == "node" else go_at)(real)
+    (real.parent / "20").symlink_to("20.11.0")
+    (real / ".npmrc").write_text(SECRET)
+    found = place.found(PATH=f"{real.parent}/20/bin:/usr/bin:/bin")
+    assert {str(real), f"{real.parent}/20"} <= set(found.readable)
+    assert {f"{real}/.npmrc", f"{real.parent}/20/.npmrc"} <= set(found.hidden)
+
+
 def test_what_a_tool_built_before_can_be_written_to(place: Place) -> None:
     """Go's cache and cargo's target directory: shown under their names, as they are, where they are one's own."""
     (place.home / ".cache/go-build").mkdir(parents=True)

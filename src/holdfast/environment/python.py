@@ -202,7 +202,6 @@ def _environment(chosen: _Chosen, shell: Shell, home: Home, projects: Sequence[s
         if not may_be_shown(real, home):
             return "it is not yours alone, or holds more than programs"
         shown = (*shown, prefix, real)
-    covers = tuple(path for place in (*shown, prefix) for path in credentials_in(place))
     variables = [("VIRTUAL_ENV", prefix)] if is_virtual_environment(prefix) else []
     version = os.path.basename(next(iter(glob.glob(f"{glob.escape(prefix)}/lib/python3*")), "")).removeprefix("python")
     user = _user_site(shell, home, program) if is_system(os.path.realpath(program)) and not variables else Environment()
@@ -210,7 +209,7 @@ def _environment(chosen: _Chosen, shell: Shell, home: Home, projects: Sequence[s
         path=(f"{prefix}/bin",) if not is_system(prefix) else (),
         variables=(*variables, *_STAY),
         readable=shown,
-        hidden=covers,
+        hidden=tuple(credentials_in(prefix)),
         tools=(f"Python {version}, {why}".replace("Python ,", "Python,"),),
         remarks=tuple(_editable_elsewhere(prefix, home)),
     )
@@ -272,8 +271,7 @@ def _base_alone(prefix: str, shell: Shell, home: Home) -> Environment:
     shown = _bases(program, shell, home)
     if isinstance(shown, str):
         return Environment(remarks=(f"{printable(prefix)}: {shown}",))
-    covers = tuple(path for place in (*shown, prefix) for path in credentials_in(place))
-    return Environment(readable=shown, hidden=covers)
+    return Environment(readable=shown, hidden=tuple(credentials_in(prefix)))
 
 
 def _user_site(shell: Shell, home: Home, program: str) -> Environment:

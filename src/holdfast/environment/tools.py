@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from holdfast.environment.found import Environment, Shell, together
 from holdfast.environment.prefixes import (
     Home,
-    credentials_in,
     is_go,
     is_node,
     is_system,
@@ -43,7 +42,6 @@ def _node(shell: Shell, home: Home, directories: Sequence[str]) -> Iterator[Envi
             yield Environment(
                 path=(f"{prefix}/bin",),
                 readable=(prefix, real),
-                hidden=tuple(credentials_in(prefix)),
                 tools=(f"node, {prefix}",),
             )
             break
