@@ -417,6 +417,38 @@ def test_tokens_are_covered_under_every_name_of_what_is_shown(place: Place, tool
     assert {f"{real}/.npmrc", f"{real.parent}/20/.npmrc"} <= set(found.hidden)
 
 
+def test_other_environments_of_a_base_are_covered(place: Place) -> None:
+    """conda keeps environments and packages in its base, pyenv in a version: only the one that was chosen is seen."""
+    base = place.home / "miniconda3"
+    for prefix in (base, base / "envs/mine", base / "envs/other"):
+        conda_at(prefix)
+        for name in ("conda-meta/state", "pip.conf", ".condarc"):
+            (prefix / name).write_text(SECRET)
+    (base / "pkgs/secret").mkdir(parents=True)
+    (base / "pkgs/secret/state").write_text(SECRET)
+
+    def of_conda(prefix: Path, name: str) -> list[str]:
+        found = place.found(CONDA_PREFIX=str(prefix), CONDA_DEFAULT_ENV=name)
+        assert str(prefix) in found.readable
+        assert not any(within(str(prefix), path) for path in found.hidden)
+        return [path for path in place.shows(found) if Path(path).read_bytes() == SECRET.encode()]
+
+    assert of_conda(base, "base") == []
+    (base / "envs/mine/bin/python3").unlink()
+    (base / "envs/mine/bin/python3").symlink_to(base / "bin/python3.12")  # so its base is shown as well
+    assert of_conda(base / "envs/mine", "mine") == []
+
+    version = place.home / ".pyenv/versions/3.12.1"
+    python_at(version)
+    for name in ("mine", "other"):
+        environment_at(version / "envs" / name, str(version / "bin/python3.12"))
+        (version / "envs" / name / "secret.json").write_text(SECRET)
+    found = place.found(VIRTUAL_ENV=str(version / "envs/mine"))
+    assert {str(version), str(version / "envs/mine")} <= set(found.readable)
+    assert str(version / "envs/other/secret.json") not in place.shows(found)
+    assert str(version / "envs/mine/bin/python3") in place.shows(found)
+
+
 def test_what_a_tool_built_before_can_be_written_to(place: Place) -> None:
     """Go's cache and cargo's target directory: shown under their names, as they are, where they are one's own."""
     (place.home / ".cache/go-build").mkdir(parents=True)

@@ -17,7 +17,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from holdfast.environment.found import Environment, Shell, together
-from holdfast.environment.prefixes import credentials_in
+from holdfast.environment.prefixes import covers_of
 from holdfast.environment.python import python_of
 from holdfast.environment.tools import tools_of
 
@@ -28,8 +28,8 @@ def environment_of(
     """For a workspace by its real place. `readable` is the user's own word, and needs no other proof."""
     roots = tuple(dict.fromkeys(("", *projects)))
     found = together((python_of(shell, workspace, roots), tools_of(shell, workspace, roots)))
-    covers = tuple(path for place in found.readable for path in credentials_in(place))
-    return together((found, Environment(hidden=covers), Environment(readable=tuple(readable))))
+    covers = Environment(hidden=tuple(covers_of(found.readable)))
+    return together((found, covers, Environment(readable=tuple(readable))))
 
 
 def this_shell() -> Shell:

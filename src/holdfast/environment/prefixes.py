@@ -7,6 +7,7 @@ its directory is shown only if all of this holds:
   E2  The user or root owns it, and nobody else can write to it.
   E3  It holds no home, no workspace, none of our own directories, and it does not lie among secrets.
   E4  Files of credentials that are known to lie in such installations are covered.
+  E5  Other environments that a Python keeps inside of it, as conda and pyenv do, are covered.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import glob
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.disk.homes import config_home, state_home
@@ -84,6 +85,29 @@ def credentials_in(prefix: str) -> Iterator[str]:
         path = os.path.join(prefix, name)
         if os.path.lexists(path):
             yield path
+
+
+def covers_of(readable: Sequence[str]) -> Iterator[str]:
+    """E4 and E5, for all that is shown."""
+    shown = [os.path.realpath(place) for place in readable]
+    for place in readable:
+        yield from credentials_in(place)
+        if is_python(place):
+            yield from _other_environments(place, shown)
+
+
+def _other_environments(place: str, shown: Sequence[str]) -> Iterator[str]:
+    for folder in (f"{place}/envs", f"{place}/pkgs"):
+        if not os.path.isdir(folder):
+            continue
+        real = os.path.realpath(folder)
+        if not any(within(path, real) for path in shown):
+            yield folder
+            continue
+        for name in sorted(os.listdir(os.fspath(folder))):
+            one = os.path.realpath(f"{folder}/{name}")
+            if not any(within(path, one) or within(one, path) for path in shown if within(path, real)):
+                yield f"{folder}/{name}"
 
 
 def links_of(program: str) -> tuple[str, ...]:
