@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
@@ -254,6 +255,23 @@ def test_editable_packages_elsewhere_are_named(place: Place) -> None:
     found = place.found()
     assert any("mylib is installed from" in it and "[environment] readable" in it for it in found.remarks)
     assert not any("lib-source" in path for path in found.readable)
+
+
+@pytest.mark.parametrize("name", ["package.json", ".venv/lib/python3.11/site-packages/x-1.dist-info/direct_url.json"])
+def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(place: Place, name: str) -> None:
+    """Nobody ever writes to it; what is no plain file says nothing."""
+    environment_at(place.workspace / ".venv")
+    pipe = place.workspace / name
+    pipe.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(pipe)
+    before = signal.signal(signal.SIGALRM, lambda number, frame: pytest.fail("it waits for the pipe"))
+    signal.alarm(60)
+    try:
+        found = place.found()
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert (found.path, found.remarks) == ((f"{place.workspace}/.venv/bin",), ())
 
 
 def test_versions_are_plain_names(place: Place) -> None:

@@ -37,6 +37,7 @@ from holdfast.environment.prefixes import (
     may_be_shown,
     prefix_of,
 )
+from holdfast.environment.reading import small_file
 from holdfast.environment.versions import installed_by_manager, pinned_by_pyenv, places_of_pythons
 from holdfast.model.path import printable
 from holdfast.sandbox.shown import within
@@ -323,10 +324,9 @@ def _installed(prefix: str) -> Iterator[_Installed]:
     records = glob.glob(f"{glob.escape(prefix)}/lib/python3*/site-packages/*.dist-info/direct_url.json")
     for record in sorted(records)[:_MOST_PACKAGES]:
         try:
-            with open(record, "rb") as file:
-                said = json.loads(file.read(_MOST_BYTES))
+            said = json.loads(small_file(record, _MOST_BYTES))
             url, about = said["url"], said.get("dir_info")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             continue
         if isinstance(url, str) and url.startswith("file:///"):
             editable = isinstance(about, dict) and about.get("editable") is True

@@ -16,6 +16,7 @@ from holdfast.environment.prefixes import (
     may_be_shown,
     prefix_of,
 )
+from holdfast.environment.reading import small_file
 from holdfast.environment.versions import installed_by_manager
 
 _PACKAGE_MANAGER = re.compile(r"(npm|pnpm|yarn)@(\d+\.\d+\.\d+[0-9A-Za-z.-]{0,32})(\+sha\d+\.[0-9a-f]+)?")
@@ -52,9 +53,8 @@ def _node(shell: Shell, home: Home, directories: Sequence[str]) -> Iterator[Envi
 def _corepack(shell: Shell, home: Home, directory: str) -> Environment:
     """The package manager that package.json names, where corepack has it already."""
     try:
-        with open(os.path.join(directory, "package.json"), "rb") as file:
-            package = json.loads(file.read(_MOST_BYTES))
-    except (OSError, ValueError, RecursionError):
+        package = json.loads(small_file(os.path.join(directory, "package.json"), _MOST_BYTES))
+    except (ValueError, RecursionError):
         return Environment()
     said = package.get("packageManager") if isinstance(package, dict) else None
     named = _PACKAGE_MANAGER.fullmatch(said) if isinstance(said, str) else None

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 
 from holdfast.environment.found import Shell
+from holdfast.environment.reading import small_file
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _MOST_BYTES = 1 << 16
@@ -114,14 +115,4 @@ def _texts(directory: str, name: str) -> Iterator[str]:
 
 
 def _text(path: str) -> str:
-    """A small plain file; nothing for anything else, since a repository may have put it there."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        return os.read(fd, _MOST_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
+    return small_file(path, _MOST_BYTES).decode("utf-8", "replace")
