@@ -274,6 +274,29 @@ def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(place: Place, name: str)
     assert (found.path, found.remarks) == ((f"{place.workspace}/.venv/bin",), ())
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"url": "file:///a%00b", "dir_info": {"editable": true}}',
+        '{"url": "file:///\\ud800", "dir_info": {"editable": true}}',
+        "[" * 60_000,
+        '{"url": 5}',
+        '{"url": "file:///a", "dir_info": [',
+    ],
+    ids=["a NUL", "a lone surrogate", "deep nesting", "a number", "half a document"],
+)
+def test_a_record_of_an_installation_that_names_no_place_says_nothing(place: Place, text: str) -> None:
+    """`direct_url.json` comes with the repository; the others count."""
+    environment_at(place.workspace / ".venv")
+    for name, said in {"a": text, "b": '{"url": "file:///elsewhere", "dir_info": {"editable": true}}'}.items():
+        record = place.workspace / f".venv/lib/python3.11/site-packages/{name}-1.dist-info"
+        record.mkdir()
+        (record / "direct_url.json").write_text(said)
+    found = place.found()
+    assert found.path == (f"{place.workspace}/.venv/bin",)
+    assert [remark.split(",")[0] for remark in found.remarks] == ["b is installed from /elsewhere"]
+
+
 def test_versions_are_plain_names(place: Place) -> None:
     """The nearest .python-version decides; what is no name of an installed version finds nothing."""
     shell = Shell({}, str(place.home))

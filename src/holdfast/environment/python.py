@@ -326,9 +326,11 @@ def _installed(prefix: str) -> Iterator[_Installed]:
         try:
             said = json.loads(small_file(record, _MOST_BYTES))
             url, about = said["url"], said.get("dir_info")
-        except (ValueError, KeyError, TypeError, AttributeError):
+            place = unquote(url.removeprefix("file://")) if url.startswith("file:///") else ""
+            os.fsencode(place)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-        if isinstance(url, str) and url.startswith("file:///"):
+        if place and "\0" not in place:
             editable = isinstance(about, dict) and about.get("editable") is True
             name = os.path.basename(os.path.dirname(record)).partition("-")[0]
-            yield _Installed(name, unquote(url.removeprefix("file://")), editable)
+            yield _Installed(name, place, editable)
