@@ -297,6 +297,24 @@ def test_a_record_of_an_installation_that_names_no_place_says_nothing(place: Pla
     assert [remark.split(",")[0] for remark in found.remarks] == ["b is installed from /elsewhere"]
 
 
+def test_the_current_directory_is_no_installation(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program in a folder that is no `bin` belongs to none, wherever one stands; the folder may look like one."""
+    programs(place.home / "tools", "node", "go", "python3")
+    here = place.home / "here"
+    python_at(here)
+    node_at(here)
+    go_at(here)
+    (here / "private").write_text(SECRET)
+    path = f"{place.home}/tools:/usr/bin:/bin"
+    linked_python(place, place.home / "tools/python3")
+    found = place.found(PATH=path)
+    for directory in (here, place.workspace, Path("/")):
+        monkeypatch.chdir(directory)
+        assert place.found(PATH=path) == found
+    assert place.shows(found) == []
+    assert all(os.path.isabs(entry) for entry in found.readable)
+
+
 def test_versions_are_plain_names(place: Place) -> None:
     """The nearest .python-version decides; what is no name of an installed version finds nothing."""
     shell = Shell({}, str(place.home))

@@ -175,7 +175,7 @@ def _on_path(shell: Shell, home: Home) -> Iterator[_Chosen]:
                 *installed_by_manager(shell, home.workspace, "python"),
             ):
                 yield _Chosen(found, "python3 on PATH")
-        elif is_system(program) or is_python(prefix) or is_virtual_environment(prefix):
+        elif prefix and (is_system(program) or is_python(prefix) or is_virtual_environment(prefix)):
             yield _Chosen(prefix, "python3 on PATH")
 
 
@@ -227,16 +227,18 @@ def _bases(program: str, shell: Shell, home: Home) -> tuple[str, ...] | str:
     of_workspace = False
     for link in (*links_of(program), real):
         of_workspace = of_workspace or _in_workspace(link, home)
-        prefix = prefix_of(link)
-        if is_system(link) or within(os.path.realpath(prefix), os.path.realpath(home.workspace)):
+        if is_system(link) or _in_workspace(link, home):
             continue
-        place = os.path.realpath(prefix)
+        prefix = prefix_of(link)
+        place = os.path.realpath(prefix) if prefix else ""
+        if not place:
+            return f"its interpreter is {printable(link)}, which is in no installation of Python"
         if of_workspace and not _is_known(place, shell, home):
             return f"its interpreter is in {printable(place)}, named by the workspace alone; put it on PATH to use it"
         if is_virtual_environment(place) and place != prefix_of(real):
             found += [prefix, place] if may_be_shown(place, home) else []
             continue
-        if not prefix or not is_python(place):
+        if not is_python(place):
             return f"its interpreter is {printable(link)}, which is in no installation of Python"
         if not may_be_shown(place, home):
             return f"its interpreter is in {printable(place)}, which is not yours alone, or holds more than programs"

@@ -148,6 +148,8 @@ def _prefixes(shell: Shell, directories: Sequence[str], tool: str) -> Iterator[s
             for directory in directories:
                 yield from installed_by_manager(shell, directory, tool)
             continue
-        yield prefix_of(program) if not os.path.islink(program) else prefix_of(os.path.realpath(program))
+        prefix = prefix_of(os.path.realpath(program) if os.path.islink(program) else program)
+        if prefix:
+            yield prefix
     for directory in directories:
         yield from installed_by_manager(shell, directory, tool)
