@@ -315,6 +315,22 @@ def test_the_current_directory_is_no_installation(place: Place, monkeypatch: pyt
     assert all(os.path.isabs(entry) for entry in found.readable)
 
 
+@pytest.mark.parametrize("home", ["{home}/", "/{home}", "{home}//", "{home}/x/..", "{home}/./"])
+def test_what_the_shell_says_is_normalised(place: Place, home: str) -> None:
+    """A place by another spelling is the same place: the sandbox takes no other."""
+    environment_at(place.home / "env")
+    node_at(place.home / "node")
+    (place.home / "go/pkg/mod").mkdir(parents=True)
+    spelled = home.format(home=place.home)
+    variables = {"VIRTUAL_ENV": f"{spelled}/env/", "GOPATH": f"{spelled}/go", "PATH": f"{spelled}/node/bin/:/usr/bin"}
+    found = place.found(**variables)
+    names = [f"{place.home}/{name}" for name in ("env", "node", "go/pkg/mod")]
+    assert set(names) <= set(found.readable)
+    assert [p for p in (*found.readable, *found.hidden, *found.path) if os.path.normpath(p) != p or p[:2] == "//"] == []
+    of_uv = place.found(UV_PROJECT_ENVIRONMENT=f"{spelled}/env")
+    assert f"{place.home}/env" in of_uv.readable and f"/{place.home}/env" not in of_uv.readable
+
+
 def test_versions_are_plain_names(place: Place) -> None:
     """The nearest .python-version decides; what is no name of an installed version finds nothing."""
     shell = Shell({}, str(place.home))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from holdfast.environment.found import Environment, Shell, together
+from holdfast.environment.found import Environment, Shell, plain, together
 from holdfast.environment.prefixes import covers_of
 from holdfast.environment.python import python_of
 from holdfast.environment.tools import tools_of
@@ -33,4 +33,4 @@ def environment_of(
 
 
 def this_shell() -> Shell:
-    return Shell(dict(os.environ), os.path.expanduser("~"))
+    return Shell(dict(os.environ), plain(os.path.expanduser("~")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -68,13 +69,18 @@ class Shell(NamedTuple):
     def absolute(self, name: str) -> str:
         """A variable that names a place, normalised; empty where it names none."""
         value = self.variables.get(name, "")
-        return value.rstrip("/") or "/" if value.startswith("/") else ""
+        return plain(value) if value.startswith("/") else ""
 
     @property
     def search_path(self) -> tuple[str, ...]:
         """Relative and empty entries name whatever stands in the current directory."""
         entries = self.variables.get("PATH", "").split(":")
-        return _once(entry.rstrip("/") for entry in entries if entry.startswith("/"))
+        return _once(plain(entry) for entry in entries if entry.startswith("/"))
+
+
+def plain(path: str) -> str:
+    """An absolute path, normalised as the sandbox wants it: also two slashes at its beginning become one."""
+    return "/" + os.path.normpath(path).lstrip("/")
 
 
 def _once(entries: Iterable[str]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from holdfast.environment.found import Environment, Shell, together
+from holdfast.environment.found import Environment, Shell, plain, together
 from holdfast.environment.prefixes import (
     Home,
     credentials_in,
@@ -101,8 +101,9 @@ def _of_the_project(shell: Shell, home: Home, projects: Sequence[str]) -> Iterat
     named = shell.variables.get("UV_PROJECT_ENVIRONMENT", "")
     for project in projects:
         directory = os.path.join(home.workspace, project)
-        if named and os.path.isdir(os.path.join(directory, named)):
-            yield _Chosen(os.path.normpath(os.path.join(directory, named)), "uv's environment")
+        of_uv = plain(os.path.join(directory, named))
+        if named and os.path.isdir(of_uv):
+            yield _Chosen(of_uv, "uv's environment")
         for name in _LOCAL:
             prefix = os.path.join(directory, name)
             if is_virtual_environment(prefix) and _stands_in(prefix, home.workspace):
