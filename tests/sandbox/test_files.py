@@ -240,3 +240,25 @@ def test_a_program_that_is_not_there_is_named(cell: Cell) -> None:
     for name in ("no-such-program", "./file", str(cell.secret)):
         with pytest.raises(InvalidInput, match="cannot be started"):
             cell.run(name)
+
+
+def test_a_link_among_what_is_covered_stops_no_program(cell: Cell) -> None:
+    """One that leads nowhere, or to what is not shown, stays as it is; what is shown behind one is covered, under each
+    of its names."""
+    tools = cell.place / "tools"
+    (tools / "etc").mkdir(parents=True)
+    (tools / "etc" / "token").write_bytes(SECRET)
+    (tools / "tool").write_bytes(b"a tool")
+    (tools / ".env").symlink_to("/nowhere/at/all")
+    (tools / ".netrc").symlink_to(cell.secret)
+    (tools / ".npmrc").symlink_to("etc/token")
+    (cell.place / "other-name").symlink_to("tools")
+    if not cell.root and os.geteuid() == 0:
+        for path in (tools, *tools.rglob("*")):
+            os.chown(path, USER, USER, follow_symlinks=False)
+    names = (str(tools), str(cell.place / "other-name"))
+    hidden = tuple(f"{tools}/{name}" for name in (".env", ".netrc", ".npmrc"))
+    files = [f"{name}/{file}" for name in names for file in (".netrc", ".npmrc", "etc/token", "tool")]
+    ran = cell.run("cat", *files, profile=PLAIN._replace(readable=names, hidden=hidden))
+    assert said(ran).count("a tool") == 2
+    assert SECRET.decode() not in said(ran)

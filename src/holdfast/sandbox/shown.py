@@ -6,6 +6,8 @@ Invariants
   V3  Nothing is mounted inside the view but covers: a mount point made there would be a change in the layer.
   V4  The interpreter that runs `inside.py` comes from outside the view; a program cannot replace it for the next run.
   V5  The place of a Python is shown only if nothing else lives there: no home, no key of ours, no workspace.
+  V6  A cover lies on what a hidden link leads to, under every name by which that is shown; one that leads nowhere, or
+      to what is not shown, needs none.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import glob
 import os
 import pwd
 import sys
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.disk.homes import config_home, state_home
@@ -44,6 +47,7 @@ _ETC = """alternatives bash.bashrc ca-certificates ca-certificates.conf crypto-p
     group host.conf hosts inputrc java-* ld.so.cache ld.so.conf ld.so.conf.d locale.alias locale.conf localtime magic
     maven/logging maven/m2.conf mime.types nsswitch.conf os-release passwd perl pki/ca-trust/extracted pki/tls/certs
     profile protocols python3* services ssl/certs ssl/openssl.cnf terminfo timezone""".split()
+_OF_THE_HOST = ("ro", "own-ro", "rw", "own-rw", "over")
 _SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3", "/bin/python3")
 
 
@@ -82,7 +86,7 @@ def rows(view: View, profile: Profile, python: Interpreter) -> tuple[Row, ...]:
     kept = {place: row for place, row in wanted.items() if not within(place, view.path)}
     kept.update({row[2]: row for row in (*_corner(profile, python), *_repository_rows(view))})
     kept[view.path] = _view_row(view)
-    hidden = _hidden(view, profile)
+    hidden = _hidden(view, profile, kept.values())
     named = (*_named(profile), *_pythons(view.path), *hidden, kept[view.path])
     if not any(within(place, _ETC_PLACE) or within(_ETC_PLACE, place) for _, _, place in named):
         kept = {place: ("config", *row[1:]) if within(place, _ETC_PLACE) else row for place, row in kept.items()}
@@ -192,9 +196,19 @@ def _view_row(view: View) -> Row:
     return "rw" if view.shift else "own-rw", view.base, view.path
 
 
-def _hidden(view: View, profile: Profile) -> list[Row]:
-    outside = [path for path in profile.hidden if not within(path, view.path) and os.path.lexists(path)]
-    return [("hide", "empty" if os.path.isdir(path) else "void", os.path.normpath(path)) for path in outside]
+def _hidden(view: View, profile: Profile, mounts: Iterable[Row]) -> list[Row]:
+    """Covers outside of the view (V6)."""
+    shown = [(source, place) for kind, source, place in mounts if kind in _OF_THE_HOST and place != view.path]
+    covers: dict[str, str] = {}
+    for path in profile.hidden:
+        real = os.path.realpath(path)
+        if within(path, view.path) or not os.path.lexists(real):
+            continue
+        places = [f"{place}{real[len(source) :]}" for source, place in shown if within(real, source)]
+        for place in (*places, *((real,) if real == os.path.normpath(path) else ())):
+            covers[place] = "empty" if os.path.isdir(real) else "void"
+    outermost = [place for place in covers if not any(within(place, more) and place != more for more in covers)]
+    return [("hide", covers[place], place) for place in outermost if not within(place, view.path)]
 
 
 def within(path: str, directory: str) -> bool:
