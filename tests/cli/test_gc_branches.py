@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from typing import Any
 
 import pytest
 
 from branched import change, kept, person
-from holdfast.testing import CHANGES, FaultyCalls, KillAt
+from holdfast.testing import CHANGES, At, FaultyCalls, KillAt
 from holdfast.workspace.branch_removal import kept_folders, take_away
 from holdfast.workspace.repository import Repository
 from roadmapped import git, mapped
@@ -105,6 +106,38 @@ def test_killed_at_any_point_the_next_call_takes_the_rest(guarded: Any) -> None:
         assert here("gc", "--branches", "--yes").status == 0
         assert not [path for path in (state / "branches").iterdir() if path.is_dir()]
         assert git(here, "worktree", "list").count("\n") == 1
+
+
+@pytest.mark.parametrize("left", ["begun again", "begun again by an earlier version"])
+def test_what_a_kill_left_takes_nothing_of_a_branch_that_is_begun_again(guarded: Any, left: str) -> None:
+    """Killed while it was taken away, and begun again before it was cleared: the new work tree stays known to git."""
+    here = _begun(guarded)
+    branches = here.directory / ".holdfast" / "branches"
+    folder = kept(here).name
+    home = Repository.at(str(here.directory), FaultyCalls(KillAt("branch.renamed"), counted=CHANGES))
+    assert home is not None and _killed(home, str(branches.parent), folder)
+    _again(here)
+    assert [path.name for path in branches.iterdir() if path.is_dir()] == [folder]
+    if left == "begun again by an earlier version":
+        (branches / f".gone-{folder}").mkdir()
+    told = here("gc", "--branches", "--json")
+    assert "it has not landed in what is checked out" in json.dumps(told.document["kept"])
+    assert [path.name for path in branches.iterdir() if path.is_dir()] == [folder]
+    assert f"{branches}/{folder} " in git(here, "worktree", "list")
+
+
+def test_no_branch_is_begun_while_a_work_tree_goes(guarded: Any) -> None:
+    """Between its new name and its end, the lock of all branches is held."""
+    here = _begun(guarded)
+    state = here.directory / ".holdfast"
+    lock = state / "branches"
+    held: list[int] = []
+    ask = At("branch.renamed", lambda: held.append(subprocess.run(["flock", "-n", lock, "true"]).returncode))
+    home = Repository.at(str(here.directory), FaultyCalls(ask, counted=CHANGES))
+    assert home is not None
+    take_away(home, str(state), kept(here).name)
+    assert held == [1]
+    assert subprocess.run(["flock", "-n", lock, "true"]).returncode == 0
 
 
 def _again(here: Any) -> Any:

@@ -6,7 +6,8 @@ Invariants
   RM1  Only a work tree whose every commit is elsewhere goes: its branch is in what is checked out, or was deleted and
        some other reference has its last commit. Whatever cannot be told is a reason to keep it.
   RM2  Nothing goes that is not committed there: edits, staged and new files. What git ignores goes with it.
-  RM3  The branch itself stays. Killed anywhere, the next call takes away what is left.
+  RM3  The branch itself stays. Killed anywhere, the next call takes away what is left, and nothing of a work tree
+       that was made again meanwhile. Making one and taking one away hold the same lock.
 """
 
 from __future__ import annotations
@@ -14,26 +15,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from holdfast.errors import Blocked, HoldfastError
+from holdfast.errors import HoldfastError
 from holdfast.model.path import printable
-from holdfast.workspace.branches import folder_of, last_commit, uncommitted
+from holdfast.workspace.branches import GONE, branches_lock, folder_of, forget_gone, last_commit, uncommitted
 from holdfast.workspace.gitbench import Bench
 from holdfast.workspace.plumbing import refusal
-from holdfast.workspace.removal import remove_whole
 from holdfast.workspace.repository import Repository
 from holdfast.workspace.site import BRANCHES
 
 _HEADS = "refs/heads/"
-_GONE = ".gone-"
 _SHOWN = 3
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def kept_folders(state: str) -> Iterator[str]:
     """The folders of work trees that are kept, whole or not."""
     place = os.path.join(state, BRANCHES)
     for name in sorted(os.listdir(os.fspath(place))) if os.path.isdir(place) else ():
-        if not name.startswith(_GONE) and os.path.lexists(os.path.join(place, name, ".git")):
+        if not name.startswith(GONE) and os.path.lexists(os.path.join(place, name, ".git")):
             yield name
 
 
@@ -64,32 +62,17 @@ def why_kept(home: Repository, state: str, folder: str) -> tuple[str, str]:
 def take_away(home: Repository, state: str, folder: str) -> None:
     """RM3. The caller holds the locks of the branch, and has asked `why_kept` since."""
     place = os.path.join(state, BRANCHES)
-    home.calls.rename(os.path.join(place, folder), os.path.join(place, _GONE + folder))
-    home.calls.point("branch.renamed")
-    clear_leftovers(home, state)
+    with branches_lock(state):
+        home.calls.rename(os.path.join(place, folder), os.path.join(place, GONE + folder))
+        home.calls.point("branch.renamed")
+        forget_gone(home, state)
 
 
 def clear_leftovers(home: Repository, state: str) -> None:
-    """What a kill left of work trees that were being taken away: git's side first, so that none is left alone."""
-    place, worktrees = os.path.join(state, BRANCHES), os.path.join(home.common, "worktrees")
-    if os.path.islink(worktrees):
-        raise Blocked(f"{printable(worktrees)} is a symbolic link")
-    for name in (
-        [name for name in os.listdir(os.fspath(place)) if name.startswith(_GONE)] if os.path.isdir(place) else ()
-    ):
-        _remove(worktrees, name.removeprefix(_GONE))
-        home.calls.point("branch.forgotten")
-        _remove(place, name)
-
-
-def _remove(place: str, name: str) -> None:
-    if not os.path.lexists(os.path.join(place, name)):
-        return
-    folder = os.open(place, _DIRECTORY)
-    try:
-        remove_whole(folder, name)
-    finally:
-        os.close(folder)
+    """What a kill left of work trees that were being taken away."""
+    if os.path.isdir(os.path.join(state, BRANCHES)):
+        with branches_lock(state):
+            forget_gone(home, state)
 
 
 def _has_landed(home: Repository, tip: str) -> bool:

@@ -44,6 +44,9 @@ _LONGEST = 200
 _SAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _WAIT_S = 60.0
 _MOST_LOG = 1 << 28
+_MOST_NAME = 1 << 13
+# Before the name of a work tree that is being taken away.
+GONE = ".gone-"
 _LOGGED = re.compile(rb"[0-9a-f]+ ([0-9a-f]{40}(?:[0-9a-f]{24})?) ")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -107,7 +110,8 @@ def keep_branch(home: Repository, state: str, name: str) -> Branch:
     branch = _branch(home, state, checked_name(name))
     folder = os.path.join(state, BRANCHES)
     os.makedirs(folder, 0o700, exist_ok=True)
-    with Lock(os.path.join(folder, "lock"), wait=_WAIT_S):
+    with branches_lock(state):
+        forget_gone(home, state)
         found = find_branch(home, state, name)
         if found is not None:
             return found
@@ -124,6 +128,45 @@ def keep_branch(home: Repository, state: str, name: str) -> Branch:
         # The commit may have nothing where the person's workspace is.
         os.makedirs(branch.workspace, exist_ok=True)
         return branch._replace(commit=own.head().commit, begun=not tip)
+
+
+def branches_lock(state: str) -> Lock:
+    """Held while a work tree is made or taken away; its directory is there."""
+    return Lock(os.path.join(state, BRANCHES, "lock"), wait=_WAIT_S)
+
+
+def forget_gone(home: Repository, state: str) -> None:
+    """What a kill left of work trees that were being taken away: git's side first, so that none is left alone; never
+    that of a work tree that is there. The caller holds the lock."""
+    place, worktrees = os.path.join(state, BRANCHES), os.path.join(home.common, "worktrees")
+    if os.path.islink(worktrees):
+        raise Blocked(f"{printable(worktrees)} is a symbolic link")
+    for name in [name for name in os.listdir(os.fspath(place)) if name.startswith(GONE)]:
+        folder = name.removeprefix(GONE)
+        if not os.path.lexists(_tree_file(home, place, folder)):
+            _remove(worktrees, folder)
+        home.calls.point("branch.forgotten")
+        _remove(place, name)
+
+
+def _tree_file(home: Repository, place: str, folder: str) -> str:
+    """The `.git` of the work tree that git's side is of: as that says, or where it would be."""
+    own = os.path.join(home.common, "worktrees", folder)
+    if os.path.islink(own) or not os.path.isdir(own):
+        return os.path.join(place, folder, ".git")
+    with Root(own, home.calls) as root:
+        said = os.fsdecode(small(root, "gitdir", _MOST_NAME) or b"").rstrip("\n")
+    return os.path.join(own, said) if said else os.path.join(place, folder, ".git")
+
+
+def _remove(place: str, name: str) -> None:
+    if not os.path.lexists(os.path.join(place, name)):
+        return
+    folder = os.open(place, _DIRECTORY)
+    try:
+        remove_whole(folder, name)
+    finally:
+        os.close(folder)
 
 
 def kept_branches(state: str) -> Iterator[str]:
@@ -277,20 +320,8 @@ def _clear(home: Repository, branch: Branch) -> None:
         raise _astray(
             home, branch.tree, f"holds the history of {printable(branch.name)}, and is none of git's any more"
         )
-    if os.path.lexists(branch.tree):
-        folder = os.open(os.path.dirname(branch.tree), _DIRECTORY)
-        try:
-            remove_whole(folder, os.path.basename(branch.tree))
-        finally:
-            os.close(folder)
-    worktrees = os.path.join(home.common, "worktrees")
-    name = os.path.basename(branch.tree)
-    if os.path.lexists(os.path.join(worktrees, name)):
-        folder = os.open(worktrees, _DIRECTORY)
-        try:
-            remove_whole(folder, name)
-        finally:
-            os.close(folder)
+    _remove(os.path.dirname(branch.tree), os.path.basename(branch.tree))
+    _remove(os.path.join(home.common, "worktrees"), os.path.basename(branch.tree))
 
 
 def _check_out(own: Repository) -> None:
